@@ -1,0 +1,25 @@
+"""The exceptions of r2d2net: one root, typed children, messages that name argument, value and fix."""
+
+
+class R2D2NetError(Exception):
+    """Root of every error that r2d2net raises on purpose."""
+
+
+class ParameterError(R2D2NetError, ValueError):
+    """An argument lies outside its range.
+
+    It is a ``ValueError`` too, so code written for torch.distributions catches it unchanged.
+    """
+
+
+def require(condition: bool, argument: str, value: object, fix: str) -> None:
+    """Raise a one-line `ParameterError` unless ``condition`` holds.
+
+    >>> require(0.5 > 0, "scale", 0.5, "use a positive number")
+    >>> require(-1 > 0, "scale", -1, "use a positive number")
+    Traceback (most recent call last):
+    ...
+    r2d2net.errors.ParameterError: scale=-1 is out of range: use a positive number
+    """
+    if not condition:
+        raise ParameterError(f"{argument}={value} is out of range: {fix}")

@@ -1,0 +1,125 @@
+"""The contract of a shrinkage prior: a Gaussian scale mixture over the weights of one layer.
+
+    w_j | s ~ N(0, v_j(s)),      s ~ p(s)
+
+A prior knows its scale variables ``s``, their conditionals and their KL; it knows nothing of networks or of
+inference. An algorithm sees only this contract, so every prior works with every algorithm.
+
+Scales are a NamedTuple of tensors. Local scales have the shape of ``w``. Global scales have the shape
+``groups``, which must broadcast to that of ``w``: ``()`` (the default) is one global scale for the whole
+tensor, ``(B, 1)`` is one for each row of a ``(B, p)`` tensor, that is B layers of p weights side by side.
+
+One scales type serves both inference modes:
+
+* Gibbs: the fields are draws.
+* Coordinate ascent: the fields are the point values at which the Gibbs conditionals, with w^2 replaced by
+  E[w^2], are the optimal variational factors. ``1 / variance(scales)`` is then the expected precision E[1/v].
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any, Generic, NamedTuple, TypeVar
+
+import torch
+from torch import Tensor
+
+Shape = Sequence[int]
+ScalesT = TypeVar("ScalesT", bound=NamedTuple)
+
+
+class Factors(ABC, Generic[ScalesT]):
+    """The variational factors q(s) after one coordinate-ascent sweep."""
+
+    @property
+    @abstractmethod
+    def scales(self) -> ScalesT:
+        """Point values that stand for q(s) in the next sweep (see the module's docstring)."""
+
+    @property
+    @abstractmethod
+    def precision(self) -> Tensor:
+        """E_q[1 / v], in the shape of w: the factor c of the penalty c (mu^2 + s^2) / 2."""
+
+    @abstractmethod
+    def log_variance(self) -> Tensor:
+        """E_q[log v], in the shape of w."""
+
+    @abstractmethod
+    def kl(self) -> Tensor:
+        """KL(q(s) || p(s)) summed over all scale variables, a scalar."""
+
+    def bound(self, second_moment: Tensor) -> Tensor:
+        """The prior's share of the ELBO, E_q[log N(w | 0, v)] - KL(q(s) || p(s)), a scalar.
+
+        Adding the entropy of q(w) gives minus the whole KL(q(w) q(s) || p(w, s)).
+        """
+        log_normal = -0.5 * (math.log(2 * math.pi) + self.log_variance() + self.precision * second_moment)
+        return log_normal.sum() - self.kl()
+
+
+class ScaleMixturePrior(ABC, Generic[ScalesT]):
+    """A Gaussian scale mixture over the weights of one layer; subclasses are immutable."""
+
+    @abstractmethod
+    def init_scales(
+        self,
+        shape: Shape,
+        generator: torch.Generator | None = None,
+        *,
+        groups: Shape = (),
+        dtype: torch.dtype | None = None,
+        device: torch.device | str | None = None,
+    ) -> ScalesT:
+        """Draw the scale variables of a layer of this shape from the prior."""
+
+    @abstractmethod
+    def variance(self, scales: ScalesT) -> Tensor:
+        """v(s): the prior variance of each weight; positive and finite."""
+
+    @abstractmethod
+    def log_prob(self, w: Tensor) -> Tensor:
+        """Marginal log density of a single weight, all scales integrated out; element by element."""
+
+    @abstractmethod
+    def gibbs(self, w: Tensor, scales: ScalesT, generator: torch.Generator | None = None) -> ScalesT:
+        """One sweep over the scale variables that leaves p(s | w) invariant."""
+
+    @abstractmethod
+    def cavi(self, second_moment: Tensor, scales: ScalesT) -> Factors[ScalesT]:
+        """One coordinate-ascent sweep over q(s) given E_q[w^2]; never lowers the bound."""
+
+    def sample(
+        self,
+        shape: Shape,
+        generator: torch.Generator | None = None,
+        *,
+        groups: Shape = (),
+        dtype: torch.dtype | None = None,
+        device: torch.device | str | None = None,
+    ) -> Tensor:
+        """Draw the weights of a layer from the prior; they share its global scales."""
+        scales = self.init_scales(shape, generator, groups=groups, dtype=dtype, device=device)
+        deviation = self.variance(scales).sqrt()
+        noise = torch.randn(deviation.shape, generator=generator, dtype=deviation.dtype, device=deviation.device)
+        return deviation * noise
+
+    def __repr__(self) -> str:
+        arguments = ", ".join(f"{name}={value}" for name, value in self.hyperparameters().items())
+        return f"{type(self).__name__}({arguments})"
+
+    def hyperparameters(self) -> dict[str, Any]:
+        """The constructor's arguments, as plain numbers."""
+        return {name: value for name, value in vars(self).items() if not name.startswith("_")}
+
+
+def squared(w: Tensor) -> Tensor:
+    """w^2 kept inside the range where every conditional stays finite, whatever the dtype.
+
+    The conditionals of a spiky prior are improper at w = 0 exactly, and squares leave float32 beyond
+    1e19: both ends are moved to the nearest square at which the scales are still finite.
+    """
+    limits = torch.finfo(w.dtype)
+    return w.square().clamp(min=limits.tiny, max=limits.max ** 0.75)
