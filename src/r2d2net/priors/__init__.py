@@ -1,0 +1,22 @@
+"""Shrinkage priors: Gaussian scale mixtures over the weights of one layer. The contract is in `base`."""
+
+from r2d2net.priors.base import Factors, ScaleMixturePrior
+from r2d2net.priors.dirichlet_laplace import DirichletLaplace
+from r2d2net.priors.gaussian import Gaussian
+from r2d2net.priors.generalized_double_pareto import GeneralizedDoublePareto
+from r2d2net.priors.horseshoe import Horseshoe
+from r2d2net.priors.horseshoe_plus import HorseshoePlus
+from r2d2net.priors.r2d2 import R2D2
+from r2d2net.priors.spike_slab import SpikeSlab
+
+__all__ = [
+    "R2D2",
+    "DirichletLaplace",
+    "Factors",
+    "Gaussian",
+    "GeneralizedDoublePareto",
+    "Horseshoe",
+    "HorseshoePlus",
+    "ScaleMixturePrior",
+    "SpikeSlab",
+]

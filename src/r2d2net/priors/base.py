@@ -116,10 +116,29 @@ class ScaleMixturePrior(ABC, Generic[ScalesT]):
 
 
 def squared(w: Tensor) -> Tensor:
-    """w^2 kept inside the range where every conditional stays finite, whatever the dtype.
+    """w^2 as a value to condition on: inside the range of `finite_square`, outside the autograd graph.
+
+    >>> squared(torch.tensor([0.0, 2.0, 1e30]))
+    tensor([1.1755e-38, 4.0000e+00, 7.9228e+28])
+    """
+    return finite_square(w.detach().square())
+
+
+def finite_square(square: Tensor) -> Tensor:
+    """Keep w^2 or E[w^2] inside the range where every conditional stays finite, whatever the dtype.
 
     The conditionals of a spiky prior are improper at w = 0 exactly, and squares leave float32 beyond
     1e19: both ends are moved to the nearest square at which the scales are still finite.
     """
-    limits = torch.finfo(w.dtype)
-    return w.square().clamp(min=limits.tiny, max=limits.max ** 0.75)
+    limits = torch.finfo(square.dtype)
+    return square.clamp(min=limits.tiny, max=limits.max**0.75)
+
+
+def positive_finite(scale: Tensor) -> Tensor:
+    """Keep a scale where both it and its reciprocal are positive normal numbers of its dtype.
+
+    >>> positive_finite(torch.tensor([0.0, 2.0, float("inf")]))
+    tensor([1.1755e-38, 2.0000e+00, 8.5071e+37])
+    """
+    tiny = torch.finfo(scale.dtype).tiny
+    return scale.clamp(min=tiny, max=1 / tiny)

@@ -1,0 +1,195 @@
+"""Normal weights whose standard deviation is a product of half-Cauchy scales, local or global.
+
+    w_j ~ N(0, prod_k x_k^2),      x_k ~ C+(0, b_k)
+
+The horseshoe is one local times one global scale, the horseshoe+ two local ones times a global one. Each
+half-Cauchy is split by an auxiliary variable (Makalic and Schmidt, 2016) so that every conditional is an
+inverse gamma, with IG(shape, rate) the law of rate / Gamma(shape, 1):
+
+    x^2 | a ~ IG(1/2, 1/a),   a ~ IG(1/2, 1/b^2)
+    x^2 | . ~ IG((n+1)/2, 1/a + 1/2 sum_j w_j^2 / (other scales)^2),   a | . ~ IG(1, 1/x^2 + 1/b^2)
+
+where n is the number of weights that share x. Rates depend on the other variables through their reciprocals
+only. So one sweep serves both modes: Gibbs replaces each variable by a draw, coordinate ascent by
+rate / shape = 1 / E[1/x^2].
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, TypeVar
+
+import torch
+from torch import Tensor
+from torch.distributions import Gamma
+
+from r2d2net.distributions import kl_gamma_random_rate, standard_gamma
+from r2d2net.distributions.gamma import gamma_mean_log
+from r2d2net.errors import require
+from r2d2net.priors.base import (
+    Factors,
+    ScaleMixturePrior,
+    Shape,
+    finite_square,
+    positive_finite,
+    squared,
+)
+from r2d2net.priors.scale_quadrature import NORMAL, log_scale_mixture
+
+ScalesT = TypeVar("ScalesT", bound=NamedTuple)
+Update = Callable[[float, Tensor], Tensor]  # (shape, rate) of an inverse gamma -> the variable's new value
+
+
+class HalfCauchyScale(NamedTuple):
+    """One factor x ~ C+(0, b) of the standard deviation; ``b=None`` fixes x = 1."""
+
+    b: float | None
+    is_global: bool
+
+
+class HalfCauchyProduct(ScaleMixturePrior[ScalesT]):
+    """Base of the horseshoe family: a subclass names its factors and its scales.
+
+    ``ScalesT`` lists x^2 and a of the first factor, then of the second, and so on.
+    """
+
+    _scales_type: type[ScalesT]
+
+    def __init__(self, factors: Sequence[HalfCauchyScale]) -> None:
+        self._factors = tuple(factors)
+
+    def init_scales(
+        self,
+        shape: Shape,
+        generator: torch.Generator | None = None,
+        *,
+        groups: Shape = (),
+        dtype: torch.dtype | None = None,
+        device: torch.device | str | None = None,
+    ) -> ScalesT:
+        values: list[Tensor] = []
+        for b, is_global in self._factors:
+            one = torch.ones(tuple(groups if is_global else shape), dtype=dtype, device=device)
+            if b is None:
+                values += [one, one]
+            else:
+                auxiliary = draw_inverse_gamma(0.5, one / b**2, generator)
+                values += [draw_inverse_gamma(0.5, 1 / auxiliary, generator), auxiliary]
+        return self._scales_type(*values)
+
+    def variance(self, scales: ScalesT) -> Tensor:
+        return _product(list(scales)[::2])
+
+    def log_prob(self, w: Tensor) -> Tensor:
+        free = [factor.b for factor in self._factors if factor.b is not None]
+        unit = math.prod(free)
+        log_mixing = _LOG_MIXING[len(free)]
+        return log_scale_mixture(w / unit, NORMAL, log_mixing, tail_rate=1.0) - math.log(unit)
+
+    def gibbs(self, w: Tensor, scales: ScalesT, generator: torch.Generator | None = None) -> ScalesT:
+        return self._sweep(squared(w), scales, lambda shape, rate: draw_inverse_gamma(shape, rate, generator))
+
+    def cavi(self, second_moment: Tensor, scales: ScalesT) -> HalfCauchyFactors[ScalesT]:
+        precisions: list[Gamma] = []
+
+        def update(shape: float, rate: Tensor) -> Tensor:
+            precisions.append(Gamma(shape, rate, validate_args=False))
+            return positive_finite(rate / shape)
+
+        scales = self._sweep(finite_square(second_moment), scales, update)
+        scale_parameters = [b for b, _ in self._factors if b is not None]
+        return HalfCauchyFactors(scales, precisions[::2], precisions[1::2], scale_parameters)
+
+    def _sweep(self, square: Tensor, scales: ScalesT, update: Update) -> ScalesT:
+        """Visit every variable once, each conditional given the newest values of all others."""
+        variances, auxiliaries = list(scales)[::2], list(scales)[1::2]
+        for k, (b, _) in enumerate(self._factors):
+            if b is None:
+                continue
+            shape = variances[k].shape
+            sharing = square.numel() / max(1, variances[k].numel())
+            others = _product(variances[:k] + variances[k + 1 :])
+            rate = 1 / auxiliaries[k] + (square / 2 / others).sum_to_size(shape)
+            variances[k] = update((sharing + 1) / 2, positive_finite(rate))
+            auxiliaries[k] = update(1.0, positive_finite(1 / variances[k] + 1 / b**2))
+        pairs = zip(variances, auxiliaries, strict=True)
+        return self._scales_type(*(value for pair in pairs for value in pair))
+
+
+class HalfCauchyFactors(Factors[ScalesT]):
+    """Independent gamma factors for the reciprocals 1/x^2 and 1/a of every free scale."""
+
+    def __init__(
+        self, scales: ScalesT, precisions: Sequence[Gamma], auxiliaries: Sequence[Gamma], b: Sequence[float]
+    ) -> None:
+        self._scales = scales
+        self.precisions = tuple(precisions)  # q(1/x_k^2)
+        self.auxiliaries = tuple(auxiliaries)  # q(1/a_k)
+        self._b = tuple(b)
+
+    @property
+    def scales(self) -> ScalesT:
+        return self._scales
+
+    @property
+    def precision(self) -> Tensor:
+        return 1 / _product([1 / q.mean for q in self.precisions])
+
+    def log_variance(self) -> Tensor:
+        terms = [-gamma_mean_log(q) for q in self.precisions]
+        return sum(terms[1:], terms[0])
+
+    def kl(self) -> Tensor:
+        total = self.precisions[0].rate.new_zeros(())
+        for precision, auxiliary, b in zip(self.precisions, self.auxiliaries, self._b, strict=True):
+            # 1/x^2 | a ~ Gamma(1/2, 1/a) has a random rate, 1/a ~ Gamma(1/2, 1/b^2) a known one
+            link = kl_gamma_random_rate(precision, 0.5, auxiliary.mean, gamma_mean_log(auxiliary))
+            root = kl_gamma_random_rate(auxiliary, 0.5, b**-2, -2 * math.log(b))
+            total = total + link.sum() + root.sum()
+        return total
+
+
+def draw_inverse_gamma(shape: float, rate: Tensor, generator: torch.Generator | None) -> Tensor:
+    """One draw for each rate; the common shape 1 needs no gamma sampler."""
+    if shape == 1:
+        gamma = torch.empty_like(rate).exponential_(generator=generator)
+    else:
+        gamma = standard_gamma(torch.full_like(rate, shape), generator)
+    return positive_finite(rate / gamma)
+
+
+def require_scale(argument: str, value: float) -> float:
+    """A usable half-Cauchy scale, or one clear error."""
+    require(0 < value < math.inf, argument, value, "use a positive number, such as 1.0")
+    return float(value)
+
+
+def _product(variances: Sequence[Tensor]) -> Tensor:
+    """Product of variances, each step kept inside the dtype's range."""
+    product = variances[0]
+    for variance in variances[1:]:
+        product = positive_finite(product * variance)
+    return product
+
+
+def _log_cosh(u: Tensor) -> Tensor:
+    return u.abs() + torch.log1p((-2 * u.abs()).exp()) - math.log(2)
+
+
+def _log_sinhc(u: Tensor) -> Tensor:
+    """log(sinh(u) / u); a series where the quotient is 0/0."""
+    small = u.abs() < 0.02
+    y = u.square()
+    series = y / 6 * (1 - y / 30 * (1 - 4 * y / 63))
+    far = torch.where(small, 1.0, u.abs())
+    return torch.where(small, series, far + torch.log(-torch.expm1(-2 * far)) - torch.log(2 * far))
+
+
+# Log density of u = log of a product of standard half-Cauchys, by how many they are: 1/(pi cosh u), its
+# convolution 2u/(pi^2 sinh u), and (4u^2 + pi^2)/(2 pi^3 cosh u).
+_LOG_MIXING: dict[int, Callable[[Tensor], Tensor]] = {
+    1: lambda u: -_log_cosh(u) - math.log(math.pi),
+    2: lambda u: -_log_sinhc(u) + math.log(2) - 2 * math.log(math.pi),
+    3: lambda u: (4 * u.square() + math.pi**2).log() - _log_cosh(u) - math.log(2 * math.pi**3),
+}

@@ -1,0 +1,105 @@
+"""The spike-and-slab prior with two normal components (George and McCulloch, 1993).
+
+    w_j ~ pi N(0, slab_scale^2) + (1 - pi) N(0, spike_scale^2),      pi = slab_probability
+
+The scale variable is the indicator z_j of the slab. Its conditional is a Bernoulli with
+
+    logit P(z_j = 1 | w_j) = logit pi + log N(w_j; 0, slab_scale^2) - log N(w_j; 0, spike_scale^2)
+
+and coordinate ascent uses the same probability, the responsibility, at E[w_j^2].
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from r2d2net.errors import require
+from r2d2net.priors.base import ScaleMixturePrior, Shape, finite_square, squared
+from r2d2net.priors.collapsed_factors import CollapsedFactors
+
+
+class SpikeSlabScales(NamedTuple):
+    """Which component each weight belongs to."""
+
+    slab: Tensor  # shape of w: 0 or 1 when drawn, a responsibility in [0, 1] in coordinate ascent
+
+
+class SpikeSlab(ScaleMixturePrior[SpikeSlabScales]):
+    """A narrow and a wide normal.
+
+    Args:
+        slab_probability: Share of the weights that matter.
+        slab_scale: Standard deviation of a weight that matters.
+        spike_scale: Standard deviation of one that does not; smaller than ``slab_scale``.
+
+    >>> SpikeSlab().log_prob(torch.tensor([0.0, 1.0])).exp()
+    tensor([2.1942, 0.1210])
+    """
+
+    def __init__(
+        self, slab_probability: float = 0.5, slab_scale: float = 1.0, spike_scale: float = 0.1
+    ) -> None:
+        require(0 < slab_probability < 1, "slab_probability", slab_probability, "use a number between 0 and 1")
+        require(0 < slab_scale < math.inf, "slab_scale", slab_scale, "use a positive number, such as 1.0")
+        require(
+            0 < spike_scale < slab_scale,
+            "spike_scale",
+            spike_scale,
+            f"use a positive number below slab_scale={slab_scale}",
+        )
+        self.slab_probability = float(slab_probability)
+        self.slab_scale = float(slab_scale)
+        self.spike_scale = float(spike_scale)
+
+    def init_scales(
+        self,
+        shape: Shape,
+        generator: torch.Generator | None = None,
+        *,
+        groups: Shape = (),
+        dtype: torch.dtype | None = None,
+        device: torch.device | str | None = None,
+    ) -> SpikeSlabScales:
+        """Draw the indicators; there is no global scale for ``groups`` to shape."""
+        uniform = torch.rand(tuple(shape), generator=generator, dtype=dtype, device=device)
+        return SpikeSlabScales((uniform < self.slab_probability).to(uniform.dtype))
+
+    def variance(self, scales: SpikeSlabScales) -> Tensor:
+        slab = scales.slab
+        return 1 / (slab / self.slab_scale**2 + (1 - slab) / self.spike_scale**2)
+
+    def log_prob(self, w: Tensor) -> Tensor:
+        log_slab, log_spike = self._log_components(w.square())
+        return torch.logaddexp(log_slab, log_spike)
+
+    def gibbs(
+        self, w: Tensor, scales: SpikeSlabScales, generator: torch.Generator | None = None
+    ) -> SpikeSlabScales:
+        log_slab, log_spike = self._log_components(squared(w))
+        uniform = torch.rand(w.shape, generator=generator, dtype=w.dtype, device=w.device)
+        return SpikeSlabScales((uniform < torch.sigmoid(log_slab - log_spike)).to(w.dtype))
+
+    def cavi(self, second_moment: Tensor, scales: SpikeSlabScales) -> CollapsedFactors[SpikeSlabScales]:
+        square = finite_square(second_moment)
+        log_slab, log_spike = self._log_components(square)
+        slab = torch.sigmoid(log_slab - log_spike)
+        return CollapsedFactors(
+            SpikeSlabScales(slab),
+            square,
+            slab / self.slab_scale**2 + (1 - slab) / self.spike_scale**2,
+            torch.logaddexp(log_slab, log_spike),
+            lambda: 2 * (slab * math.log(self.slab_scale) + (1 - slab) * math.log(self.spike_scale)),
+        )
+
+    def _log_components(self, square: Tensor) -> tuple[Tensor, Tensor]:
+        """log of pi N(w; 0, slab^2) and of (1 - pi) N(w; 0, spike^2)."""
+        pi = self.slab_probability
+        log_slab, log_spike = (
+            math.log(share / scale) - 0.5 * math.log(2 * math.pi) - 0.5 * square / scale**2
+            for share, scale in ((pi, self.slab_scale), (1 - pi, self.spike_scale))
+        )
+        return log_slab, log_spike

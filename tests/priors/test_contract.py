@@ -1,0 +1,111 @@
+"""The contract of `r2d2net.priors.base`, proved for every prior of tests/prior_cases.py.
+
+False alarms: 16 Kolmogorov-Smirnov tests at 2e-6 each and 16 Geweke tests at 2e-6 each, 6.4e-5 in all. Seeds are
+pinned, so a pass stays a pass until the code changes.
+"""
+
+import math
+
+import pytest
+import torch
+from prior_cases import CASES, Case
+from prior_proofs import assert_scales_finite, bounds_over_sweeps, draws_p_value, geweke, total_mass
+
+FALSE_ALARM = 2e-6
+every_prior = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+both_dtypes = pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=["float64", "float32"])
+
+
+def second_moments(seed: int = 1) -> torch.Tensor:
+    """E[w^2] between 1e-12 and 1e12, in two groups of four."""
+    generator = torch.Generator().manual_seed(seed)
+    return 10 ** (24 * torch.rand(2, 4, generator=generator, dtype=torch.float64) - 12)
+
+
+@every_prior
+@both_dtypes
+def test_draws_follow_the_marginal(case: Case, dtype: torch.dtype) -> None:
+    assert draws_p_value(case.prior, case.cdf, dtype, seed=3) > FALSE_ALARM
+
+
+@every_prior
+def test_density_integrates_to_one(case: Case) -> None:
+    assert abs(total_mass(case.prior) - 1) < 1e-6
+
+
+@every_prior
+def test_density_is_differentiable(case: Case) -> None:
+    w = torch.tensor([-3.0, -0.2, 1e-3, 0.7, 40.0], dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(case.prior.log_prob, w, eps=1e-7, rtol=1e-5)
+    assert not case.prior.log_prob(torch.zeros(2)).isnan().any()
+
+
+@every_prior
+@both_dtypes
+def test_gibbs_leaves_the_joint_law_unchanged(case: Case, dtype: torch.dtype) -> None:
+    result = geweke(case.prior, seed=5, dtype=dtype)
+    assert result.p_value > FALSE_ALARM, (result.worst, result.max_z)
+
+
+@every_prior
+def test_coordinate_ascent_never_lowers_the_bound(case: Case) -> None:
+    m = second_moments()
+    scales = case.prior.init_scales(m.shape, torch.Generator().manual_seed(2), groups=(2, 1), dtype=m.dtype)
+    bounds = bounds_over_sweeps(case.prior, m, scales, sweeps=60)
+    slack = 1e-12 * max(map(abs, bounds))  # rounding of the sums
+    assert all(after >= before - slack for before, after in zip(bounds, bounds[1:], strict=False))
+
+
+@every_prior
+def test_bound_is_a_lower_bound(case: Case) -> None:
+    """For one weight E[log N] - KL cannot exceed log p(u), u^2 = E[w^2]; independent weights can reach it."""
+    m = second_moments()[:, :1]
+    scales = case.prior.init_scales(m.shape, groups=(2, 1), dtype=m.dtype)
+    reached = bounds_over_sweeps(case.prior, m, scales, sweeps=200)[-1]
+    exact = float(case.prior.log_prob(m.sqrt()).sum())
+    assert reached <= exact + 1e-9 * abs(exact)
+    if len(case.prior.init_scales((1,))) <= 2:  # no auxiliary variables: q is the exact posterior
+        assert reached == pytest.approx(exact, rel=1e-12)
+
+
+@every_prior
+def test_factors_agree_with_each_other(case: Case) -> None:
+    m = second_moments()
+    scales = case.prior.init_scales(m.shape, torch.Generator().manual_seed(2), groups=(2, 1), dtype=m.dtype)
+    factors = case.prior.cavi(m, scales)
+    assert factors.precision.shape == factors.log_variance().shape == m.shape
+    torch.testing.assert_close(1 / case.prior.variance(factors.scales), factors.precision, rtol=1e-12, atol=0)
+    elsewhere = 1.3 * m
+    normal = -0.5 * (math.log(2 * math.pi) + factors.log_variance() + factors.precision * elsewhere).sum()
+    torch.testing.assert_close(factors.bound(elsewhere), normal - factors.kl(), rtol=1e-11, atol=0)
+    assert factors.kl() >= 0
+
+
+@every_prior
+@both_dtypes
+@pytest.mark.parametrize("size", [0.0, 1e-30, 1e30])
+def test_scales_stay_finite_at_the_extremes(case: Case, dtype: torch.dtype, size: float) -> None:
+    assert_scales_finite(case.prior, torch.full((1,), size, dtype=dtype))
+    mixed = torch.tensor([size, 1.0, -size], dtype=dtype).repeat(4, 5)
+    assert_scales_finite(case.prior, mixed)
+    assert_scales_finite(case.prior, mixed, groups=(4, 1))
+
+
+@every_prior
+@pytest.mark.parametrize("size", [0.0, 1e30])
+def test_a_million_weights(case: Case, size: float) -> None:
+    assert_scales_finite(case.prior, torch.full((1000, 1000), size), sweeps=1)
+
+
+@every_prior
+def test_the_generator_decides_every_draw(case: Case) -> None:
+    first, second = (case.prior.sample((3, 2), torch.Generator().manual_seed(9)) for _ in range(2))
+    assert torch.equal(first, second)
+    w = torch.ones(3, 2, requires_grad=True)
+    draws = []
+    for _ in range(2):
+        generator = torch.Generator().manual_seed(9)
+        draws.append(case.prior.gibbs(w, case.prior.init_scales(w.shape, generator), generator))
+    for one, other in zip(*draws, strict=True):
+        assert torch.equal(one, other)
+        assert not one.requires_grad
