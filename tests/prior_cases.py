@@ -1,4 +1,4 @@
-"""Every prior beside the distribution function of |w|, computed without the library: one line adds a prior."""
+"""Every prior beside the law of |w|, computed without the library: one line here proves a new prior."""
 
 from __future__ import annotations
 
@@ -31,8 +31,15 @@ def half_cauchy_product_cdf(count: int, unit: float) -> Cdf:
 
 
 def dirichlet_laplace_cdf(concentration: float, scale: float) -> Cdf:
-    phi = stats.gamma(concentration, scale=2).ppf((np.arange(4000) + 0.5) / 4000)  # midpoint rule in probability
+    """By the midpoint rule in the probability of the Laplace scale phi."""
+    phi = stats.gamma(concentration, scale=2).ppf((np.arange(4000) + 0.5) / 4000)
     return _interpolated(lambda x: -np.expm1(-x[:, None] / phi).mean(1), scale)
+
+
+def r2d2_cdf(a_pi: float, b: float, sigma0: float) -> Cdf:
+    """By the midpoint rule in the probability of T ~ BetaPrime(a_pi, b), w ~ Laplace(sqrt(T / 2))."""
+    s = np.sqrt(stats.betaprime(a_pi, b).ppf((np.arange(4000) + 0.5) / 4000) / 2)
+    return _interpolated(lambda x: -np.expm1(-x[:, None] / np.maximum(s, 1e-300)).mean(1), sigma0)
 
 
 def _interpolated(cdf: Cdf, unit: float) -> Cdf:
@@ -45,6 +52,19 @@ def _interpolated(cdf: Cdf, unit: float) -> Cdf:
 def _normal_cdf(scale: float) -> Cdf:
     return lambda x: special.erf(x / scale / np.sqrt(2))
 
+
+# Hyperparameters near the ends of what anyone would ask for: scales must stay finite there too.
+EXTREME_PRIORS = [
+    priors.Gaussian(1e-25),
+    priors.Horseshoe(1e-6, 1e-6),
+    priors.Horseshoe(1e6, 1e6),
+    priors.HorseshoePlus(1e-6, 1e-6),
+    priors.SpikeSlab(1e-6, 1e3, 1e-6),
+    priors.DirichletLaplace(0.01, 1e-6),
+    priors.DirichletLaplace(50.0, 1e6),
+    priors.GeneralizedDoublePareto(0.05, 1e-6),
+    priors.GeneralizedDoublePareto(50.0, 1e6),
+]
 
 CASES = [
     Case("gaussian", priors.Gaussian(scale=0.5), _normal_cdf(0.5)),
@@ -59,4 +79,6 @@ CASES = [
     ),
     Case("Dirichlet-Laplace", priors.DirichletLaplace(0.4, 0.5), dirichlet_laplace_cdf(0.4, 0.5)),
     Case("double Pareto", priors.GeneralizedDoublePareto(1.5, 0.5), lambda x: 1 - (1 + x / 0.5) ** -1.5),
+    Case("R2D2", priors.R2D2(0.3, 1.0, sigma0=0.5), r2d2_cdf(0.3, 1.0, 0.5)),
+    Case("R2D2, the paper's", priors.R2D2.paper(), r2d2_cdf(0.6, 0.5, 1.0)),
 ]

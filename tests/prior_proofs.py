@@ -1,9 +1,9 @@
 """Proofs that a prior keeps its contract, written once for all priors.
 
 `geweke` shows that `gibbs` leaves the joint law of weights and scales unchanged (Geweke, 2004, "Getting it
-right"). B independent chains start at exact draws from the joint law, run K sweeps of [w | scales; scales | w]
-and are then compared with B fresh exact draws. Chains are independent of each other, so the z-scores need no
-autocorrelation estimate: under the null each is standard normal up to O(1/B).
+right"). B independent chains start at exact draws from the joint law, run K sweeps of [w | scales, then
+scales | w] and are compared with B fresh exact draws. Chains are independent of each other, so the z-scores
+need no autocorrelation estimate: under the null each is standard normal up to O(1/B).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Features = Callable[[Tensor, Any], dict[str, Tensor]]
 
 
 class Geweke(NamedTuple):
-    """``p_value`` is the Bonferroni bound over all statistics: reject when it is below the false-alarm rate."""
+    """``p_value`` is Bonferroni's over all statistics: reject when it is below the false-alarm rate."""
 
     max_z: float
     p_value: float
@@ -45,8 +45,8 @@ def geweke(
 ) -> Geweke:
     """Compare `sweeps` Gibbs sweeps over `chains` layers of `p` weights with exact draws from the prior.
 
-    ``features(w, scales)`` names tensors of shape (chains,). Each is squashed by tanh about its median, so that
-    all moments exist; the statistics are their means and the means of all their pairwise products.
+    ``features(w, scales)`` names tensors of shape (chains,). Each is squashed by tanh about its median, so
+    that all moments exist; the statistics are their means and the means of all their pairwise products.
     """
     generator = torch.Generator().manual_seed(seed)
     features = features or log_features
@@ -67,14 +67,14 @@ def geweke(
 
 
 def log_features(w: Tensor, scales: Any) -> dict[str, Tensor]:
-    """Logs of two weights and their scales, the largest local scale's share, and logs of the global scales."""
+    """Logs of two weights, of their scales and of the global scales; the largest local scale's share."""
     found = {f"log|w{i}|": w[:, i].abs().log() for i in (0, 1)}
     for name, value in scales._asdict().items():
         x = value.log() if bool((value > 0).all()) else value  # an indicator stays as it is
         found[f"{name}[0]"] = x[:, 0]
         if value.shape == w.shape:
             found[f"{name}[1]"] = x[:, 1]
-            found[f"share of {name}"] = value.amax(1) / (value.sum(1) + 1e-300)
+            found[f"share of {name}"] = value.amax(1) / value.sum(1).clamp(min=torch.finfo(value.dtype).tiny)
     return found
 
 

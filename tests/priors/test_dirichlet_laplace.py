@@ -5,9 +5,9 @@ import math
 import numpy as np
 import pytest
 import torch
-from prior_proofs import assert_factors_are_the_posterior, gold_densities, kl_on_grid
 from scipy import stats
 
+from prior_proofs import assert_factors_are_the_posterior, gold_densities, kl_on_grid
 from r2d2net.priors import DirichletLaplace
 
 PRIOR = DirichletLaplace(concentration=0.4, scale=0.5)
@@ -15,7 +15,8 @@ PRIOR = DirichletLaplace(concentration=0.4, scale=0.5)
 
 def test_gold_density() -> None:
     ((hyper, w, density),) = gold_densities("dirichlet_laplace")
-    torch.testing.assert_close(DirichletLaplace(hyper["a_star"]).log_prob(w).exp(), density, rtol=1e-10, atol=0)
+    ours = DirichletLaplace(hyper["a_star"]).log_prob(w).exp()
+    torch.testing.assert_close(ours, density, rtol=1e-10, atol=0)
 
 
 def test_density_at_zero() -> None:
@@ -42,6 +43,14 @@ def test_kl_against_quadrature(u: float) -> None:
     factors = PRIOR.cavi(torch.tensor([u * u], dtype=torch.float64), PRIOR.init_scales((1,)))
     assert factors.kl().item() == pytest.approx(kl, rel=1e-8, abs=1e-9)
     assert factors.log_variance().item() == pytest.approx(log_variance, rel=1e-8)
+
+
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-11), (torch.float32, 1e-5)])
+def test_many_weights_are_interpolated(dtype: torch.dtype, tolerance: float) -> None:
+    m = torch.logspace(-30, 30, 3000, dtype=dtype)
+    few = m[::100].contiguous()
+    table, exact = (PRIOR.cavi(x, PRIOR.init_scales(x.shape, dtype=dtype)).log_variance() for x in (m, few))
+    torch.testing.assert_close(table[::100], exact, rtol=tolerance, atol=tolerance)
 
 
 @pytest.mark.parametrize("argument", ["concentration", "scale"])

@@ -11,8 +11,8 @@ from unittest.mock import patch
 
 import pytest
 import torch
-from prior_proofs import geweke
 
+from prior_proofs import geweke
 from r2d2net.priors import (
     DirichletLaplace,
     GeneralizedDoublePareto,

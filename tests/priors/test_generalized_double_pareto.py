@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 import torch
-from prior_proofs import assert_factors_are_the_posterior, gold_densities, kl_on_grid
 from scipy import stats
 
+from prior_proofs import assert_factors_are_the_posterior, gold_densities, kl_on_grid
 from r2d2net.priors import GeneralizedDoublePareto
 
 PRIOR = GeneralizedDoublePareto(alpha=1.5, eta=0.5)
@@ -13,7 +13,8 @@ PRIOR = GeneralizedDoublePareto(alpha=1.5, eta=0.5)
 
 def test_gold_density() -> None:
     ((hyper, w, density),) = gold_densities("gdp")
-    torch.testing.assert_close(GeneralizedDoublePareto(**hyper).log_prob(w).exp(), density, rtol=1e-12, atol=0)
+    ours = GeneralizedDoublePareto(**hyper).log_prob(w).exp()
+    torch.testing.assert_close(ours, density, rtol=1e-12, atol=0)
 
 
 @pytest.mark.parametrize("u", [1e-3, 0.5, 30.0])

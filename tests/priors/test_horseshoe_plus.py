@@ -1,8 +1,8 @@
 """The horseshoe+ against the 17-digit reference; the rest is in test_half_cauchy_product.py."""
 
 import torch
-from prior_proofs import gold_densities
 
+from prior_proofs import gold_densities
 from r2d2net.priors import HorseshoePlus
 
 

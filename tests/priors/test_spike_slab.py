@@ -4,9 +4,9 @@ import math
 
 import pytest
 import torch
-from prior_proofs import assert_factors_are_the_posterior
 from torch.distributions import Bernoulli, Categorical, MixtureSameFamily, Normal, kl_divergence
 
+from prior_proofs import assert_factors_are_the_posterior
 from r2d2net.priors import SpikeSlab
 from r2d2net.priors.spike_slab import SpikeSlabScales
 
@@ -15,7 +15,8 @@ PRIOR = SpikeSlab(0.3, 2.0, 0.2)
 
 def test_density() -> None:
     w = torch.linspace(-5, 5, 21)
-    mixture = MixtureSameFamily(Categorical(torch.tensor([0.3, 0.7])), Normal(torch.zeros(2), torch.tensor([2.0, 0.2])))
+    components = Normal(torch.zeros(2), torch.tensor([2.0, 0.2]))
+    mixture = MixtureSameFamily(Categorical(torch.tensor([0.3, 0.7])), components)
     torch.testing.assert_close(PRIOR.log_prob(w), mixture.log_prob(w))
 
 
@@ -28,13 +29,16 @@ def test_kl_is_that_of_the_indicators_and_the_responsibility_is_best() -> None:
     m = torch.tensor([1e-4, 0.2, 0.5], dtype=torch.float64)
     factors = PRIOR.cavi(m, PRIOR.init_scales(m.shape))
     r = factors.scales.slab
-    torch.testing.assert_close(factors.kl(), kl_divergence(Bernoulli(r), Bernoulli(torch.tensor(0.3).to(r))).sum())
+
+    def kl(r: torch.Tensor) -> torch.Tensor:
+        return kl_divergence(Bernoulli(r), Bernoulli(torch.full_like(r, 0.3))).sum()
 
     def bound(r: torch.Tensor) -> torch.Tensor:
         log_v = 2 * (r * math.log(2.0) + (1 - r) * math.log(0.2))
         normal = -0.5 * (math.log(2 * math.pi) + log_v + m / PRIOR.variance(SpikeSlabScales(r)))
-        return normal.sum() - kl_divergence(Bernoulli(r), Bernoulli(torch.tensor(0.3).to(r))).sum()
+        return normal.sum() - kl(r)
 
+    torch.testing.assert_close(factors.kl(), kl(r))
     torch.testing.assert_close(factors.bound(m), bound(r))
     for step in (-1e-3, 1e-3):
         assert bound(torch.sigmoid(torch.logit(r) + step)) < bound(r)
@@ -43,7 +47,7 @@ def test_kl_is_that_of_the_indicators_and_the_responsibility_is_best() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"slab_probability": 1.0}, "slab_probability=1.0 is out of range: use a number between 0 and 1"),
+        ({"slab_probability": 1.0}, r"slab_probability=1.0 is out of range: use a number in \(0, 1\)"),
         ({"slab_scale": -2.0}, "slab_scale=-2.0 is out of range: use a positive number"),
         ({"spike_scale": 1.0}, "spike_scale=1.0 is out of range: use a positive number below slab_scale=1.0"),
     ],

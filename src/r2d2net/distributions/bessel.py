@@ -54,6 +54,7 @@ def log_bessel_k_dnu(nu: Number, x: Number) -> Tensor:
     nu64, x64, dtype = _prepare(nu, x)
     order = torch.where(nu64 < 0, -nu64, nu64)  # abs() would lose the derivative at nu = 0
     value = _component(order, x64, "mean_z") + torch.asinh(order / x64)
+    value = torch.where(x64 == 0, torch.where(order == 0, 0.0, math.inf), torch.where(x64 == math.inf, 0.0, value))
     return (torch.where(nu64 < 0, -1.0, 1.0) * value).to(dtype)
 
 
@@ -67,11 +68,13 @@ def bessel_k_ratio(nu: Number, x: Number) -> Tensor:
     # K is even in its order: for nu < -1/2 the ratio is one over that at -nu - 1 > -1/2.
     mirrored = nu64 < -0.5
     ratio = _component(torch.where(mirrored, -nu64 - 1, nu64), x64, "ratio")
+    at_zero = torch.where(nu64 == -0.5, 1.0, math.inf)
+    ratio = torch.where(x64 == 0, at_zero, torch.where(x64 == math.inf, 1.0, ratio))
     return torch.where(mirrored, 1 / ratio, ratio).to(dtype)
 
 
 def bessel_k_ratio_dx(nu: Number, x: Number) -> Tensor:
-    """d/dx of `bessel_k_ratio`, without the cancellation of its Riccati equation.
+    """d/dx of `bessel_k_ratio`, without the cancellation of its Riccati equation; nan at x = 0 and x = inf.
 
     >>> bessel_k_ratio_dx(torch.tensor(0.5, dtype=torch.float64), 5.0)  # ratio = 1 + 1/x
     tensor(-0.0400, dtype=torch.float64)
@@ -109,7 +112,7 @@ def _prepare(nu: Number, x: Number) -> tuple[Tensor, Tensor, torch.dtype]:
 
 def _component(nu: Tensor, x: Tensor, name: Component) -> Tensor:
     """One quantity of the regions, differentiable; nu >= -1/2 and x of one shape, float64."""
-    result: Tensor = _Component.apply(nu, x, name)  # type: ignore[no-untyped-call]
+    result: Tensor = _Component.apply(nu, x, name)
     return result
 
 
@@ -155,7 +158,11 @@ def _by_region(nu: Tensor, x: Tensor, name: Component, derivative: str = "") -> 
 
 
 def _evaluate(
-    region: Callable[[Tensor, Tensor], regions.Triple], nu: Tensor, x: Tensor, name: Component, derivative: str
+    region: Callable[[Tensor, Tensor], regions.Triple],
+    nu: Tensor,
+    x: Tensor,
+    name: Component,
+    derivative: str,
 ) -> Tensor:
     """A component at the elements of one region; derivatives are autograd's through the region's formulas."""
     position = {"log_z": 0, "mean_z": 0, "delta": 1, "ratio": 2, "ratio_dx": 2}[name]

@@ -45,9 +45,7 @@ def debye(nu: Tensor, x: Tensor) -> Triple:
     r = torch.sqrt(nu * nu + x * x)
     p2 = (nu / r).square()
     s = DEBYE_RADIUS / r
-    exponents = torch.arange(DEBYE_TERMS + 1, dtype=x.dtype, device=x.device)
-    powers_p = p2[:, None] ** exponents  # (n, terms)
-    powers_s = s[:, None] ** exponents
+    powers_p, powers_s = _powers(p2), _powers(s)  # (n, terms)
     u_table, d_table = (torch.tensor(t, dtype=x.dtype, device=x.device) for t in _DEBYE_TABLES)
     u = ((powers_p @ u_table) * powers_s).sum(-1)
     d = ((powers_p @ d_table) * powers_s).sum(-1)
@@ -124,6 +122,14 @@ def _sinhc(z: Tensor) -> Tensor:
     series = _horner([1 / math.factorial(2 * k + 1) for k in range(11)], torch.where(near, z * z, 0.0))
     away = torch.where(near, 1.0, z)
     return torch.where(near, series, torch.sinh(away) / away)
+
+
+def _powers(y: Tensor) -> Tensor:
+    """1, y, ..., y^DEBYE_TERMS by products: the second derivative of ``y ** k`` is nan at y = 0."""
+    rows = [torch.ones_like(y)]
+    for _ in range(DEBYE_TERMS):
+        rows.append(rows[-1] * y)
+    return torch.stack(rows, -1)
 
 
 def _horner(coefficients: tuple[float, ...] | list[float], y: Tensor) -> Tensor:

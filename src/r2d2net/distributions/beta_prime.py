@@ -24,15 +24,18 @@ class BetaPrime(Distribution):
         tensor(1.)
     """
 
-    arg_constraints: ClassVar[dict[str, constraints.Constraint]] = {  # type: ignore[misc]
+    arg_constraints: ClassVar[dict[str, constraints.Constraint]] = {
         "concentration1": constraints.positive,
         "concentration0": constraints.positive,
     }
-    support = constraints.positive  # type: ignore[assignment]
+    support = constraints.positive
     has_rsample = False
 
     def __init__(
-        self, concentration1: Tensor | float, concentration0: Tensor | float, validate_args: bool | None = None
+        self,
+        concentration1: Tensor | float,
+        concentration0: Tensor | float,
+        validate_args: bool | None = None,
     ) -> None:
         self.concentration1, self.concentration0 = broadcast_all(concentration1, concentration0)
         require_positive(concentration1=self.concentration1, concentration0=self.concentration0)

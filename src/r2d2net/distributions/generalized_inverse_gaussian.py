@@ -26,7 +26,9 @@ from torch.distributions.utils import broadcast_all
 from r2d2net.distributions.bessel import bessel_k_ratio, bessel_k_ratio_dx, scaled_bessel_k
 from r2d2net.distributions.gig_sampler import check_parameters, sample_gig
 
-VANISHING = 1e-200  # stands for om = 0 where |lam| >= 1: terms of order om^2 are far below rounding
+# Stands for om = 0 where |lam| >= 1: terms of order om^2 are far below rounding, and om^-3, which derivatives form,
+# does not overflow.
+VANISHING = 1e-100
 
 
 class GeneralizedInverseGaussian(Distribution):
@@ -45,12 +47,12 @@ class GeneralizedInverseGaussian(Distribution):
         torch.Size([3, 2])
     """
 
-    arg_constraints: ClassVar[dict[str, constraints.Constraint]] = {  # type: ignore[misc]
+    arg_constraints: ClassVar[dict[str, constraints.Constraint]] = {
         "chi": constraints.nonnegative,
         "rho": constraints.nonnegative,
         "lam": constraints.real,
     }
-    support = constraints.positive  # type: ignore[assignment]
+    support = constraints.positive
     has_rsample = False
 
     def __init__(
@@ -81,7 +83,11 @@ class GeneralizedInverseGaussian(Distribution):
         return new
 
     def sample(
-        self, sample_shape: Sequence[int] = (), generator: torch.Generator | None = None, *, compiled: bool = False
+        self,
+        sample_shape: Sequence[int] = (),
+        generator: torch.Generator | None = None,
+        *,
+        compiled: bool = False,
     ) -> Tensor:
         """Exact draws of shape ``sample_shape + batch_shape``; see `gig_sampler`."""
         shape = torch.Size(sample_shape) + self.batch_shape
@@ -131,7 +137,8 @@ class GeneralizedInverseGaussian(Distribution):
         relative = (ratio / c.om - slope) / ratio.square()
         # chi = 0: gamma with shape |lam|; rho = 0: inverse gamma, finite from |lam| > 2 on
         shape = torch.where(c.flipped, c.order - 2, c.order)
-        relative = torch.where(c.limit, torch.where(shape > 0, 1 / shape, math.inf), relative)
+        safe = torch.where(shape > 0, shape, 1.0)  # 1 / 0 would make the gradient nan even where it is not taken
+        relative = torch.where(c.limit, torch.where(shape > 0, 1 / safe, math.inf), relative)
         mean = torch.where(c.flipped, c.mean_inverse_y(), c.mean_y())
         return (mean.square() * relative).to(self.chi.dtype)
 
@@ -191,7 +198,7 @@ class _Canonical(NamedTuple):
     def mean_inverse_y(self) -> Tensor:
         safe = torch.where(self.limit, 1.0, self.chi_y)
         general = torch.sqrt(self.rho_y / safe) * bessel_k_ratio(-self.order, self.om)
-        beyond = torch.where(self.order > 1, self.order - 1, math.nan)
+        beyond = torch.where(self.order > 1, self.order - 1, 1.0)
         gamma = torch.where(self.order > 1, self.rho_y / (2 * beyond), math.inf)
         return torch.where(self.limit, gamma, general)
 
@@ -206,4 +213,3 @@ def _excess(t: Tensor) -> Tensor:
     for k in range(17, 0, -1):
         total = total * u2 + 1.0 / (2 * k + 1)
     return torch.where(near, d * u - 2 * u * u2 * total, t - 1 - torch.log(torch.where(near, 1.0, t)))
-

@@ -32,7 +32,9 @@ from r2d2net.errors import ParameterError
 CPU_CHUNK = 1 << 15  # a chunk's working set stays in the cache, and its buffers are used again
 COMPILED_CHUNK = 1 << 17  # a fused proposal has no buffers
 GPU_CHUNK = 1 << 22
+LEAST_PRODUCT = 1e-300  # 1 / (chi rho) must stay a float64
 BUFFERS = 11
+STRAGGLERS = 1 << 12
 
 
 class TouchingPoints(NamedTuple):
@@ -114,8 +116,9 @@ def propose(
     log_tail = torch.log(tail, out=space[3])
     z.addcmul_(slope, log_tail)
 
-    # Accept with probability exp(-psi(z)) / hat(z). exp and expm1 apart: 1 + expm1(z) reaches 0.
-    e = torch.exp(z, out=space[4])
+    # Accept with probability exp(-psi(z)) / hat(z). exp and expm1 apart: 1 + expm1(z) reaches 0. An e^z that
+    # underflows is held at the smallest normal number: at al = 0 (chi = 0) psi would be 0 / 0.
+    e = torch.exp(z, out=space[4]).clamp_(min=torch.finfo(z.dtype).tiny)
     w = torch.expm1(z, out=space[5])
     psi = torch.mul(w, w, out=space[6]).div_(e).mul_(half)
     psi.add_(w.sub_(z).mul_(order))
@@ -146,7 +149,8 @@ def sample_gig(
         compiled: Fuse the proposal with torch.compile. Falls back to eager with a warning where there is no
             compiler.
 
-    Draws below the smallest normal number of the dtype are returned as that number.
+    Draws below the smallest normal number of the dtype are returned as that number. At orders within 0.0015 of
+    zero a product chi rho strictly between 0 and 1e-300 counts as 1e-300.
     """
     dtype, device = chi.dtype, chi.device
     rho_t = torch.as_tensor(rho, dtype=dtype, device=device)
@@ -167,7 +171,9 @@ def sample_gig(
 def check_parameters(chi: Tensor, rho: Tensor, lam: Tensor) -> torch.dtype:
     """Raise at once on parameters outside the family; return the dtype in which to work.
 
-    float32 is enough unless the exponents leave its range or |lam| makes psi a small difference.
+    float32 is enough unless the exponents leave its range or |lam| makes psi a small difference. Near the gamma
+    limit the left tail falls like e^(|lam| z), and the cut that chi makes at z = log(chi rho) must be seen: either it
+    lies within float32's range (chi rho >= 1e-36) or no draw gets there (e^(-87 / 4) < 1e-9 for |lam| = 1/4).
     """
     if min(chi.numel(), rho.numel(), lam.numel()) == 0:
         return chi.dtype
@@ -189,7 +195,7 @@ def check_parameters(chi: Tensor, rho: Tensor, lam: Tensor) -> torch.dtype:
     least = 0.0 if lam_min <= 0 <= lam_max else min(abs(lam_min), abs(lam_max))
     most = max(abs(lam_min), abs(lam_max))
     product = (chi_min * rho_min, chi_max * rho_max)
-    narrow = most <= 100 and product[1] <= 1e30 and (least >= 0.0125 or product[0] >= 1e-36)
+    narrow = most <= 100 and product[1] <= 1e30 and (least >= 0.25 or product[0] >= 1e-36)
     return chi.dtype if narrow else torch.float64
 
 
@@ -209,9 +215,10 @@ def _fill(
     chunk, buffers = GPU_CHUNK, None
     if out.device.type == "cpu":
         chunk = CPU_CHUNK if step is propose else COMPILED_CHUNK
+    most = min(chunk, max(out.numel(), STRAGGLERS))
     if out.device.type == "cpu" and step is propose:
-        buffers = list(torch.empty(BUFFERS, min(chunk, out.numel()), dtype=work).unbind())
-    uniforms = torch.empty(2, min(chunk, out.numel()), dtype=work, device=out.device)
+        buffers = list(torch.empty(BUFFERS, most, dtype=work).unbind())
+    uniforms = torch.empty(2, most, dtype=work, device=out.device)
     # A scalar order is set up once for all elements.
     shared = _order_setup(lam.to(work)) if lam.dim() == 0 else None
 
@@ -219,6 +226,8 @@ def _fill(
         count = target.numel()
         c, r, n = ((v if v.dim() == 0 else v[index]).to(work) for v in (chi, rho, lam))
         order, points, reciprocal = shared if shared is not None else _order_setup(n)
+        if work == torch.float64:
+            c, r = _representable(c, r, order)
         u, v = uniforms[0, :count], uniforms[1, :count]
         u.uniform_(generator=generator)
         v.uniform_(generator=generator)
@@ -230,15 +239,28 @@ def _fill(
 
     for start in range(0, out.numel(), chunk):
         draw(out[start : start + chunk], slice(start, start + chunk))
-    rejected = torch.nonzero(out < 0).squeeze(1)
+    # signbit, not < 0: a rejected draw that underflows is -0.0
+    rejected = torch.nonzero(torch.signbit(out)).squeeze(1)
     while rejected.numel() > 0:
+        # A few stragglers are cheaper with several proposals at once, of which the first accepted counts.
+        tries = min(16, max(1, STRAGGLERS // rejected.numel()))
         left = []
         for index in rejected.split(chunk):
-            x = torch.empty(index.numel(), dtype=out.dtype, device=out.device)
-            draw(x, index)
+            x = torch.empty(tries, index.numel(), dtype=out.dtype, device=out.device)
+            draw(x.view(-1), index.repeat(tries))
+            first = torch.signbit(x).logical_not_().to(torch.uint8).argmax(0, keepdim=True)
+            x = x.gather(0, first).squeeze(0)
             out[index] = x
-            left.append(index[x < 0])
+            left.append(index[torch.signbit(x)])
         rejected = torch.cat(left)
+
+
+def _representable(chi: Tensor, rho: Tensor, order: Tensor) -> tuple[Tensor, Tensor]:
+    """Near order 0 the hat reaches as far as log(1 / (chi rho)), which must stay a float64."""
+    root = torch.sqrt(chi) * torch.sqrt(rho)
+    lift = (math.sqrt(LEAST_PRODUCT) / root).clamp(min=1)
+    lift = torch.where((order < 0.0015) & (root > 0), lift, 1.0)
+    return chi * lift, rho * lift
 
 
 def _order_setup(lam: Tensor) -> tuple[Tensor, TouchingPoints, bool | Tensor]:

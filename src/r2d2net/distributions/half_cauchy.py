@@ -43,5 +43,7 @@ class HalfCauchy(TorchHalfCauchy):
         if self._validate_args:
             self._validate_sample(value)
         ratio = value / self.scale
-        inside = math.log(2 / math.pi) - torch.log(self.scale) - 2 * torch.log(torch.hypot(torch.ones_like(ratio), ratio))
+        inside = (
+            math.log(2 / math.pi) - torch.log(self.scale) - 2 * torch.log(torch.hypot(torch.ones_like(ratio), ratio))
+        )
         return torch.where(value >= 0, inside, -math.inf)

@@ -1,6 +1,6 @@
 """The inverse Gaussian and its reciprocal.
 
-    Y ~ InverseGaussian(loc, concentration):  density proportional to y^(-3/2) exp(-concentration (y - loc)^2 / (2 loc^2 y))
+    Y ~ InverseGaussian(mu, k):               density proportional to y^(-3/2) exp(-k (y - mu)^2 / (2 mu^2 y))
     X ~ ReciprocalInverseGaussian(chi, rho):  giG(chi, rho, 1/2); 1/X ~ InverseGaussian(sqrt(rho/chi), rho)
 
 The sampler takes the larger root of Michael, Schucany and Haas (Am. Stat. 30, 1976) in a form without cancellation:
@@ -35,11 +35,11 @@ class ReciprocalInverseGaussian(Distribution):
         (tensor([1., 3.]), tensor([   inf, 0.5000]))
     """
 
-    arg_constraints: ClassVar[dict[str, constraints.Constraint]] = {  # type: ignore[misc]
+    arg_constraints: ClassVar[dict[str, constraints.Constraint]] = {
         "chi": constraints.nonnegative,
         "rho": constraints.positive,
     }
-    support = constraints.positive  # type: ignore[assignment]
+    support = constraints.positive
     has_rsample = False
 
     def __init__(self, chi: Tensor | float, rho: Tensor | float = 1.0, validate_args: bool | None = None) -> None:
@@ -116,16 +116,14 @@ class InverseGaussian(Distribution):
         tensor(2.)
     """
 
-    arg_constraints: ClassVar[dict[str, constraints.Constraint]] = {  # type: ignore[misc]
+    arg_constraints: ClassVar[dict[str, constraints.Constraint]] = {
         "loc": constraints.positive,
         "concentration": constraints.positive,
     }
-    support = constraints.positive  # type: ignore[assignment]
+    support = constraints.positive
     has_rsample = False
 
-    def __init__(
-        self, loc: Tensor | float, concentration: Tensor | float, validate_args: bool | None = None
-    ) -> None:
+    def __init__(self, loc: Tensor | float, concentration: Tensor | float, validate_args: bool | None = None) -> None:
         self.loc, self.concentration = broadcast_all(loc, concentration)
         require_positive(loc=self.loc, concentration=self.concentration)
         super().__init__(self.loc.shape, validate_args=False)

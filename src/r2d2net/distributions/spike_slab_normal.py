@@ -23,12 +23,12 @@ class SpikeSlabNormal(Distribution):
         tensor(0.5050)
     """
 
-    arg_constraints: ClassVar[dict[str, constraints.Constraint]] = {  # type: ignore[misc]
+    arg_constraints: ClassVar[dict[str, constraints.Constraint]] = {
         "slab_probability": constraints.unit_interval,
         "slab_scale": constraints.positive,
         "spike_scale": constraints.positive,
     }
-    support = constraints.real  # type: ignore[assignment]
+    support = constraints.real
     has_rsample = False
 
     def __init__(
@@ -70,9 +70,10 @@ class SpikeSlabNormal(Distribution):
 
     def sample(self, sample_shape: Sequence[int] = (), generator: torch.Generator | None = None) -> Tensor:
         shape = torch.Size(sample_shape) + self.batch_shape
-        kind = {"dtype": self.slab_scale.dtype, "device": self.slab_scale.device, "generator": generator}
-        slab = torch.rand(shape, **kind) < self.slab_probability
-        return torch.randn(shape, **kind) * torch.where(slab, self.slab_scale, self.spike_scale).detach()
+        with torch.no_grad():
+            uniform, normal = (self.slab_scale.new_empty(shape) for _ in range(2))
+            slab = uniform.uniform_(generator=generator) < self.slab_probability
+            return normal.normal_(generator=generator) * torch.where(slab, self.slab_scale, self.spike_scale)
 
     def log_prob(self, value: Tensor) -> Tensor:
         if self._validate_args:

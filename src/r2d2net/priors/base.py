@@ -26,6 +26,8 @@ from typing import Any, Generic, NamedTuple, TypeVar
 import torch
 from torch import Tensor
 
+from r2d2net.errors import require
+
 Shape = Sequence[int]
 ScalesT = TypeVar("ScalesT", bound=NamedTuple)
 
@@ -103,7 +105,7 @@ class ScaleMixturePrior(ABC, Generic[ScalesT]):
         """Draw the weights of a layer from the prior; they share its global scales."""
         scales = self.init_scales(shape, generator, groups=groups, dtype=dtype, device=device)
         deviation = self.variance(scales).sqrt()
-        noise = torch.randn(deviation.shape, generator=generator, dtype=deviation.dtype, device=deviation.device)
+        noise = torch.empty_like(deviation).normal_(generator=generator)
         return deviation * noise
 
     def __repr__(self) -> str:
@@ -113,6 +115,21 @@ class ScaleMixturePrior(ABC, Generic[ScalesT]):
     def hyperparameters(self) -> dict[str, Any]:
         """The constructor's arguments, as plain numbers."""
         return {name: value for name, value in vars(self).items() if not name.startswith("_")}
+
+
+def require_groups(shape: Shape, groups: Shape) -> None:
+    """Raise a `ParameterError` unless one global scale per group fits weights of this shape.
+
+    >>> require_groups((10, 3), (10, 1))
+    >>> require_groups((10, 3), (10,))
+    Traceback (most recent call last):
+    ...
+    r2d2net.errors.ParameterError: groups=(10,) is out of range: use a shape that broadcasts to (10, 3)
+    """
+    shape, groups = tuple(shape), tuple(groups)
+    padded = (1,) * (len(shape) - len(groups)) + groups
+    fits = len(padded) == len(shape) and all(g in (1, n) for g, n in zip(padded, shape, strict=True))
+    require(fits, "groups", groups, f"use a shape that broadcasts to {shape}")
 
 
 def squared(w: Tensor) -> Tensor:

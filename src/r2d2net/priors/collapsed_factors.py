@@ -28,8 +28,8 @@ class CollapsedFactors(Factors[ScalesT]):
         scales: Point values with 1 / variance(scales) = precision.
         second_moment: m = u^2, at which the posterior is taken.
         precision: c(u).
-        log_density: log p(u).
-        log_variance: Computes E_q[log v]; called only when asked, since it may need quadrature.
+        log_density: Computes log p(u).
+        log_variance: Computes E_q[log v]. Both are called only when asked: they may need quadrature.
     """
 
     def __init__(
@@ -37,7 +37,7 @@ class CollapsedFactors(Factors[ScalesT]):
         scales: ScalesT,
         second_moment: Tensor,
         precision: Tensor,
-        log_density: Tensor,
+        log_density: Callable[[], Tensor],
         log_variance: Callable[[], Tensor],
     ) -> None:
         self._scales = scales
@@ -58,10 +58,10 @@ class CollapsedFactors(Factors[ScalesT]):
         return self._log_variance()
 
     def kl(self) -> Tensor:
-        log_normal = -0.5 * (math.log(2 * math.pi) + self.log_variance() + self._precision * self._second_moment)
-        return (log_normal - self._log_density).sum()
+        twice = math.log(2 * math.pi) + self.log_variance() + self._precision * self._second_moment
+        return (-0.5 * twice - self._log_density()).sum()
 
     def bound(self, second_moment: Tensor) -> Tensor:
         """The same number as the general formula, without E[log v] and its quadrature."""
         away = second_moment - self._second_moment
-        return (self._log_density - 0.5 * self._precision * away).sum()
+        return (self._log_density() - 0.5 * self._precision * away).sum()

@@ -14,6 +14,7 @@ The density has a pole |w|^(a-1) at zero for a < 1 and falls as exp(-sqrt(2|w|))
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
@@ -22,7 +23,7 @@ from torch import Tensor
 from r2d2net.distributions import (
     GeneralizedInverseGaussian,
     ReciprocalInverseGaussian,
-    bessel_k_ratio,
+    gig_moments,
     log_bessel_k,
     scaled_expint,
     standard_gamma,
@@ -31,8 +32,8 @@ from r2d2net.errors import require
 from r2d2net.priors.base import ScaleMixturePrior, Shape, finite_square, positive_finite, squared
 from r2d2net.priors.collapsed_factors import CollapsedFactors
 
-_NODES = 256
-_CHUNK = 1 << 19  # largest number of (weight, node) pairs alive at once
+_NODES = 256  # of the quadrature for E[log psi]
+_CELLS_PER_UNIT = 16  # of log z, in the table that spares many weights that quadrature
 
 
 class DirichletLaplaceScales(NamedTuple):
@@ -55,7 +56,8 @@ class DirichletLaplace(ScaleMixturePrior[DirichletLaplaceScales]):
     """
 
     def __init__(self, concentration: float = 0.5, scale: float = 1.0) -> None:
-        require(0 < concentration < math.inf, "concentration", concentration, "use a positive number, such as 0.5")
+        fix = "use a positive number, such as 0.5"
+        require(0 < concentration < math.inf, "concentration", concentration, fix)
         require(0 < scale < math.inf, "scale", scale, "use a positive number, such as 1.0")
         self.concentration = float(concentration)
         self.scale = float(scale)
@@ -97,29 +99,46 @@ class DirichletLaplace(ScaleMixturePrior[DirichletLaplaceScales]):
         psi = ReciprocalInverseGaussian(finite_square((z / phi).square()), 1.0).sample(generator=generator)
         return DirichletLaplaceScales(positive_finite(psi), phi)
 
-    def cavi(
-        self, second_moment: Tensor, scales: DirichletLaplaceScales
-    ) -> CollapsedFactors[DirichletLaplaceScales]:
+    def cavi(self, second_moment: Tensor, scales: DirichletLaplaceScales) -> CollapsedFactors[DirichletLaplaceScales]:
         square = finite_square(second_moment / self.scale**2)
         z = square.sqrt()
-        x = (2 * z).sqrt()
-        mean_inverse_phi = bessel_k_ratio(1 - self.concentration, x) / x
-        points = DirichletLaplaceScales(psi=z * mean_inverse_phi, phi=1 / mean_inverse_phi)
+        _, mean_inverse_phi = gig_moments(2 * z, 1.0, self.concentration - 1)
+        # E[1/psi | phi] = phi / z makes E[1 / (psi phi^2)] = E[1/phi] / z, which these points reproduce
+        points = DirichletLaplaceScales(positive_finite(z * mean_inverse_phi), 1 / mean_inverse_phi)
         return CollapsedFactors(
             points,
             square * self.scale**2,
-            mean_inverse_phi / (z * self.scale**2),  # E[1/psi | phi] = phi / z
-            self.log_prob(z * self.scale),
-            lambda: self._mean_log_variance(z),
+            1 / self.variance(points),
+            lambda: self.log_prob(z * self.scale),
+            lambda: _interpolated(self._mean_log_variance, z),
         )
 
     def _mean_log_variance(self, z: Tensor) -> Tensor:
         """E[log(psi phi^2)] + 2 log scale, from E[log psi | phi] = log(z/phi) + e^y E1(y), y = 2 z / phi."""
         nu = self.concentration - 1
         mean_log_phi = GeneralizedInverseGaussian(2 * z, 1.0, nu).mean_log
-        parts = (2 * z).sqrt().reshape(-1).split(_CHUNK // _NODES)
-        mean_expint = torch.cat([_mean_scaled_expint(x, nu) for x in parts]).reshape(z.shape)
-        return z.log() + mean_log_phi + mean_expint + 2 * math.log(self.scale)
+        return z.log() + mean_log_phi + _mean_scaled_expint((2 * z).sqrt(), nu) + 2 * math.log(self.scale)
+
+
+def _interpolated(function: Callable[[Tensor], Tensor], z: Tensor) -> Tensor:
+    """``function(z)`` for many z: a table over the range of log z, read by polynomials of degree 7.
+
+    A quadrature costs some 50 us, the table 0.1 us an element; they agree to 1e-11 in float64.
+    """
+    if z.numel() <= 2048:
+        return function(z)
+    position = z.double().log() * _CELLS_PER_UNIT
+    first = int(position.min().floor()) - 3
+    grid = torch.arange(first, int(position.max().floor()) + 5, dtype=torch.float64, device=z.device)
+    table = function((grid / _CELLS_PER_UNIT).exp())
+    cell = position.floor()
+    numerator, denominator = torch.zeros_like(position), torch.zeros_like(position)
+    for k in range(-3, 5):  # barycentric Lagrange weights of eight even nodes: (-1)^k binomial(7, k + 3)
+        gap = position - cell - k
+        weight = (-1) ** k * math.comb(7, k + 3) / torch.where(gap == 0, 1e-30, gap)
+        numerator += weight * table[(cell + (k - first)).long()]
+        denominator += weight
+    return (numerator / denominator).to(z.dtype)
 
 
 def _mean_scaled_expint(x: Tensor, nu: float) -> Tensor:

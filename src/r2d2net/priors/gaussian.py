@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from r2d2net.errors import require
-from r2d2net.priors.base import Factors, ScaleMixturePrior, Shape
+from r2d2net.priors.base import Factors, ScaleMixturePrior, Shape, positive_finite
 
 
 class GaussianScales(NamedTuple):
@@ -47,7 +47,8 @@ class Gaussian(ScaleMixturePrior[GaussianScales]):
         device: torch.device | str | None = None,
     ) -> GaussianScales:
         """The fixed variance; ``generator`` and ``groups`` have nothing to act on."""
-        return GaussianScales(torch.full(tuple(shape), self.scale**2, dtype=dtype, device=device))
+        variance = torch.full(tuple(shape), self.scale, dtype=dtype, device=device).square()
+        return GaussianScales(positive_finite(variance))
 
     def variance(self, scales: GaussianScales) -> Tensor:
         return scales.variance
@@ -55,9 +56,7 @@ class Gaussian(ScaleMixturePrior[GaussianScales]):
     def log_prob(self, w: Tensor) -> Tensor:
         return -0.5 * (w / self.scale).square() - math.log(self.scale) - 0.5 * math.log(2 * math.pi)
 
-    def gibbs(
-        self, w: Tensor, scales: GaussianScales, generator: torch.Generator | None = None
-    ) -> GaussianScales:
+    def gibbs(self, w: Tensor, scales: GaussianScales, generator: torch.Generator | None = None) -> GaussianScales:
         return scales
 
     def cavi(self, second_moment: Tensor, scales: GaussianScales) -> GaussianFactors:

@@ -85,17 +85,18 @@ class GeneralizedDoublePareto(ScaleMixturePrior[GeneralizedDoubleParetoScales]):
     ) -> CollapsedFactors[GeneralizedDoubleParetoScales]:
         square = finite_square(second_moment)
         u = square.sqrt()
-        lam = (self.alpha + 1) / (self.eta + u)  # E[lam], and E[1/tau | lam] = lam / u
+        lam = (self.alpha + 1) / (self.eta + u)  # E[lam]
+        tau = positive_finite(u / lam)  # E[1/tau | lam] = lam / u
         return CollapsedFactors(
-            GeneralizedDoubleParetoScales(u / lam, lam),
+            GeneralizedDoubleParetoScales(tau, lam),
             square,
-            lam / u,
-            self.log_prob(u),
+            1 / tau,
+            lambda: self.log_prob(u),
             lambda: self._mean_log_tau(u),
         )
 
     def _mean_log_tau(self, u: Tensor) -> Tensor:
-        """E[log tau | w = u] = log u - E[log lam] + E[e^y E1(y)], y = 2 u lam, lam ~ Gamma(alpha + 1, eta + u)."""
+        """E[log tau | w = u] = log u - E[log lam] + E[e^y E1(y)], y = 2 u lam."""
         total = u + self.eta
         mean_log_lam = torch.digamma(torch.full_like(u, self.alpha + 1)) - total.log()
         return u.log() - mean_log_lam + _mean_scaled_expint(2 * u / total, self.alpha)
@@ -104,9 +105,9 @@ class GeneralizedDoublePareto(ScaleMixturePrior[GeneralizedDoubleParetoScales]):
 def _mean_scaled_expint(k: Tensor, alpha: float) -> Tensor:
     """int_0^inf (1 + k t)^-(alpha + 1) / (1 + t) dt for 0 < k <= 2.
 
-    This is E[e^y E1(y)] for y ~ k Gamma(alpha + 1, 1), from e^y E1(y) = int e^(-y t) / (1 + t) dt. The case alpha = 0
-    is known, -log(k) / (1 - k), and carries the logarithm at k = 0. The rest is smooth in log(k t), on a grid
-    that serves all k:  int [(1 + y)^-alpha - 1] / ((1 + y) (k + y)) dy.
+    This is E[e^y E1(y)] for y ~ k Gamma(alpha + 1, 1), from e^y E1(y) = int e^(-y t) / (1 + t) dt. The case
+    alpha = 0 is known, -log(k) / (1 - k), and carries the logarithm at k = 0. The rest, with y = k t, is
+    int [(1 + y)^-alpha - 1] / ((1 + y) (k + y)) dy: smooth in log y, so that one grid serves all k.
 
     >>> _mean_scaled_expint(torch.tensor([1.0]), alpha=1.0)  # int (1 + t)^-3 dt
     tensor([0.5000])

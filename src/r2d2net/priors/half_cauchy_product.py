@@ -17,15 +17,14 @@ rate / shape = 1 / E[1/x^2].
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple, TypeVar
 
 import torch
 from torch import Tensor
 from torch.distributions import Gamma
 
-from r2d2net.distributions import kl_gamma_random_rate, standard_gamma
-from r2d2net.distributions.gamma import gamma_mean_log
+from r2d2net.distributions import gamma_mean_log, kl_gamma_random_rate, standard_gamma
 from r2d2net.errors import require
 from r2d2net.priors.base import (
     Factors,
@@ -33,6 +32,7 @@ from r2d2net.priors.base import (
     Shape,
     finite_square,
     positive_finite,
+    require_groups,
     squared,
 )
 from r2d2net.priors.scale_quadrature import NORMAL, log_scale_mixture
@@ -51,12 +51,13 @@ class HalfCauchyScale(NamedTuple):
 class HalfCauchyProduct(ScaleMixturePrior[ScalesT]):
     """Base of the horseshoe family: a subclass names its factors and its scales.
 
-    ``ScalesT`` lists x^2 and a of the first factor, then of the second, and so on.
+    Args:
+        make_scales: Builds the scales from x^2 and a of the first factor, then of the second, and so on.
+        factors: The half-Cauchy scales, a local one first.
     """
 
-    _scales_type: type[ScalesT]
-
-    def __init__(self, factors: Sequence[HalfCauchyScale]) -> None:
+    def __init__(self, make_scales: Callable[[Iterable[Tensor]], ScalesT], factors: Sequence[HalfCauchyScale]) -> None:
+        self._make_scales = make_scales
         self._factors = tuple(factors)
 
     def init_scales(
@@ -68,6 +69,7 @@ class HalfCauchyProduct(ScaleMixturePrior[ScalesT]):
         dtype: torch.dtype | None = None,
         device: torch.device | str | None = None,
     ) -> ScalesT:
+        require_groups(shape, groups)
         values: list[Tensor] = []
         for b, is_global in self._factors:
             one = torch.ones(tuple(groups if is_global else shape), dtype=dtype, device=device)
@@ -76,7 +78,7 @@ class HalfCauchyProduct(ScaleMixturePrior[ScalesT]):
             else:
                 auxiliary = draw_inverse_gamma(0.5, one / b**2, generator)
                 values += [draw_inverse_gamma(0.5, 1 / auxiliary, generator), auxiliary]
-        return self._scales_type(*values)
+        return self._make_scales(values)
 
     def variance(self, scales: ScalesT) -> Tensor:
         return _product(list(scales)[::2])
@@ -114,7 +116,7 @@ class HalfCauchyProduct(ScaleMixturePrior[ScalesT]):
             variances[k] = update((sharing + 1) / 2, positive_finite(rate))
             auxiliaries[k] = update(1.0, positive_finite(1 / variances[k] + 1 / b**2))
         pairs = zip(variances, auxiliaries, strict=True)
-        return self._scales_type(*(value for pair in pairs for value in pair))
+        return self._make_scales(value for pair in pairs for value in pair)
 
 
 class HalfCauchyFactors(Factors[ScalesT]):
@@ -145,7 +147,8 @@ class HalfCauchyFactors(Factors[ScalesT]):
         for precision, auxiliary, b in zip(self.precisions, self.auxiliaries, self._b, strict=True):
             # 1/x^2 | a ~ Gamma(1/2, 1/a) has a random rate, 1/a ~ Gamma(1/2, 1/b^2) a known one
             link = kl_gamma_random_rate(precision, 0.5, auxiliary.mean, gamma_mean_log(auxiliary))
-            root = kl_gamma_random_rate(auxiliary, 0.5, b**-2, -2 * math.log(b))
+            known = auxiliary.rate.new_tensor(b**-2)
+            root = kl_gamma_random_rate(auxiliary, 0.5, known, known.log())
             total = total + link.sum() + root.sum()
         return total
 

@@ -41,11 +41,11 @@ class Horseshoe(HalfCauchyProduct[HorseshoeScales]):
     tensor([0.6032, 0.0025])
     """
 
-    _scales_type = HorseshoeScales
-
     def __init__(self, scale: float = 1.0, global_scale: float | None = 1.0) -> None:
         self.scale = require_scale("scale", scale)
         self.global_scale = None if global_scale is None else require_scale("global_scale", global_scale)
-        super().__init__(
-            [HalfCauchyScale(self.scale, is_global=False), HalfCauchyScale(self.global_scale, is_global=True)]
-        )
+        factors = [
+            HalfCauchyScale(self.scale, is_global=False),
+            HalfCauchyScale(self.global_scale, is_global=True),
+        ]
+        super().__init__(HorseshoeScales._make, factors)

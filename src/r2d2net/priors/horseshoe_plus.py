@@ -1,6 +1,7 @@
 """The horseshoe+ prior (Bhadra, Datta, Polson and Willard, 2017).
 
-    w_j | tau_j ~ N(0, tau_j^2),    tau_j | eta_j, g ~ C+(0, scale g eta_j),    eta_j ~ C+(0, 1),    g ~ C+(0, global_scale)
+    w_j | tau_j ~ N(0, tau_j^2),   tau_j | eta_j, g ~ C+(0, scale g eta_j)
+    eta_j ~ C+(0, 1),              g ~ C+(0, global_scale)
 
 A half-Cauchy's scale is a factor: tau_j = x_j eta_j g with x_j ~ C+(0, scale). Two local scales sharpen the
 spike at zero to (log|w|)^2 and thicken the tail to log|w| / w^2. Conditionals and the coordinate ascent are
@@ -40,15 +41,12 @@ class HorseshoePlus(HalfCauchyProduct[HorseshoePlusScales]):
     tensor([0.6125, 0.0037])
     """
 
-    _scales_type = HorseshoePlusScales
-
     def __init__(self, scale: float = 1.0, global_scale: float | None = 1.0) -> None:
         self.scale = require_scale("scale", scale)
         self.global_scale = None if global_scale is None else require_scale("global_scale", global_scale)
-        super().__init__(
-            [
-                HalfCauchyScale(self.scale, is_global=False),
-                HalfCauchyScale(1.0, is_global=False),
-                HalfCauchyScale(self.global_scale, is_global=True),
-            ]
-        )
+        factors = [
+            HalfCauchyScale(self.scale, is_global=False),
+            HalfCauchyScale(1.0, is_global=False),
+            HalfCauchyScale(self.global_scale, is_global=True),
+        ]
+        super().__init__(HorseshoePlusScales._make, factors)

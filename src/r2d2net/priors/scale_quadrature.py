@@ -72,9 +72,8 @@ def log_scale_mixture(
     )
     log_weights = kernel.log_density(nodes) + nodes + math.log(kernel.step)
     rows = max(1, _CHUNK // nodes.numel())
-    sums = [
-        torch.logsumexp(log_weights + log_mixing(part.unsqueeze(-1) - nodes), dim=-1) for part in flat.split(rows)
-    ]
+    grids = (part.unsqueeze(-1) - nodes for part in flat.split(rows))  # log s, shape (rows, nodes)
+    sums = [torch.logsumexp(log_weights + log_mixing(log_s), dim=-1) for log_s in grids]
     density = torch.cat(sums).reshape(w.shape) - log_w
     return torch.where(at_zero, log_at_zero, density)
 

@@ -18,8 +18,7 @@ import torch
 from torch import Tensor
 
 from r2d2net.errors import require
-from r2d2net.priors.base import ScaleMixturePrior, Shape, finite_square, squared
-from r2d2net.priors.collapsed_factors import CollapsedFactors
+from r2d2net.priors.base import Factors, ScaleMixturePrior, Shape, finite_square, squared
 
 
 class SpikeSlabScales(NamedTuple):
@@ -40,10 +39,8 @@ class SpikeSlab(ScaleMixturePrior[SpikeSlabScales]):
     tensor([2.1942, 0.1210])
     """
 
-    def __init__(
-        self, slab_probability: float = 0.5, slab_scale: float = 1.0, spike_scale: float = 0.1
-    ) -> None:
-        require(0 < slab_probability < 1, "slab_probability", slab_probability, "use a number between 0 and 1")
+    def __init__(self, slab_probability: float = 0.5, slab_scale: float = 1.0, spike_scale: float = 0.1) -> None:
+        require(0 < slab_probability < 1, "slab_probability", slab_probability, "use a number in (0, 1)")
         require(0 < slab_scale < math.inf, "slab_scale", slab_scale, "use a positive number, such as 1.0")
         require(
             0 < spike_scale < slab_scale,
@@ -76,24 +73,14 @@ class SpikeSlab(ScaleMixturePrior[SpikeSlabScales]):
         log_slab, log_spike = self._log_components(w.square())
         return torch.logaddexp(log_slab, log_spike)
 
-    def gibbs(
-        self, w: Tensor, scales: SpikeSlabScales, generator: torch.Generator | None = None
-    ) -> SpikeSlabScales:
+    def gibbs(self, w: Tensor, scales: SpikeSlabScales, generator: torch.Generator | None = None) -> SpikeSlabScales:
         log_slab, log_spike = self._log_components(squared(w))
         uniform = torch.rand(w.shape, generator=generator, dtype=w.dtype, device=w.device)
         return SpikeSlabScales((uniform < torch.sigmoid(log_slab - log_spike)).to(w.dtype))
 
-    def cavi(self, second_moment: Tensor, scales: SpikeSlabScales) -> CollapsedFactors[SpikeSlabScales]:
-        square = finite_square(second_moment)
-        log_slab, log_spike = self._log_components(square)
-        slab = torch.sigmoid(log_slab - log_spike)
-        return CollapsedFactors(
-            SpikeSlabScales(slab),
-            square,
-            slab / self.slab_scale**2 + (1 - slab) / self.spike_scale**2,
-            torch.logaddexp(log_slab, log_spike),
-            lambda: 2 * (slab * math.log(self.slab_scale) + (1 - slab) * math.log(self.spike_scale)),
-        )
+    def cavi(self, second_moment: Tensor, scales: SpikeSlabScales) -> SpikeSlabFactors:
+        log_slab, log_spike = self._log_components(finite_square(second_moment))
+        return SpikeSlabFactors(self, torch.sigmoid(log_slab - log_spike))
 
     def _log_components(self, square: Tensor) -> tuple[Tensor, Tensor]:
         """log of pi N(w; 0, slab^2) and of (1 - pi) N(w; 0, spike^2)."""
@@ -103,3 +90,27 @@ class SpikeSlab(ScaleMixturePrior[SpikeSlabScales]):
             for share, scale in ((pi, self.slab_scale), (1 - pi, self.spike_scale))
         )
         return log_slab, log_spike
+
+
+class SpikeSlabFactors(Factors[SpikeSlabScales]):
+    """Independent Bernoulli factors: q(z_j = 1) is the responsibility, the posterior at sqrt(E[w_j^2])."""
+
+    def __init__(self, prior: SpikeSlab, slab: Tensor) -> None:
+        self._prior = prior
+        self._slab = slab
+
+    @property
+    def scales(self) -> SpikeSlabScales:
+        return SpikeSlabScales(self._slab)
+
+    @property
+    def precision(self) -> Tensor:
+        return 1 / self._prior.variance(self.scales)
+
+    def log_variance(self) -> Tensor:
+        spike = 2 * math.log(self._prior.spike_scale)
+        return spike + self._slab * (2 * math.log(self._prior.slab_scale) - spike)
+
+    def kl(self) -> Tensor:
+        pi, slab = self._prior.slab_probability, self._slab
+        return (torch.xlogy(slab, slab / pi) + torch.xlogy(1 - slab, (1 - slab) / (1 - pi))).sum()

@@ -1,0 +1,69 @@
+"""The command line: `r2d2net --help`. Bad input ends with one line on stderr and exit code 2."""
+
+from __future__ import annotations
+
+import sys
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+import r2d2net
+from r2d2net.errors import ParameterError, R2D2NetError
+
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    help="Bayesian neural networks with shrinkage priors.",
+)
+
+
+class Picture(StrEnum):
+    """Formats in which a figure can be saved."""
+
+    png = "png"
+    svg = "svg"
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"r2d2net {r2d2net.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+) -> None:
+    """Bayesian neural networks with shrinkage priors."""
+
+
+@app.command()
+def priors(
+    out: Annotated[Path, typer.Option(help="Folder for the figure and the numbers.")] = Path("out/priors"),
+    picture: Annotated[Picture, typer.Option("--format", help="Format of the figure.")] = Picture.png,
+) -> None:
+    """Compare the priors: densities at zero and in the tail, and the rate table, theory beside measurement."""
+    from r2d2net.report.prior_comparison import rates_as_table, save_comparison
+    from r2d2net.report.prior_rates import rate_table
+
+    if out.exists() and not out.is_dir():
+        raise ParameterError(f"--out {out} is a file: give a folder")
+    rows = rate_table()
+    Console().print(rates_as_table(rows))
+    for path in save_comparison(rows, out, picture.value):
+        typer.echo(f"wrote {path}")
+
+
+def main() -> None:
+    """Entry point of the `r2d2net` command."""
+    try:
+        app()
+    except (R2D2NetError, OSError) as error:
+        typer.echo(f"error: {error}", err=True)
+        sys.exit(2)

@@ -1,0 +1,308 @@
+"""The R2D2 prior: R2-induced Dirichlet decomposition (Zhang et al., 2022), the prior of R2D2-Net.
+
+    w_j | psi_j, T_j ~ N(0, sigma0^2 psi_j T_j / 2),      T_j = phi_j omega,      psi_j ~ Exp(1/2)
+    phi ~ Dirichlet(a_pi, ..., a_pi),      omega | xi ~ Gamma(p a_pi, xi),      xi ~ Gamma(b, 1)
+
+A Dirichlet times a gamma of the matching shape is a vector of independent gammas, so given xi the T_j are
+independent Gamma(a_pi, xi), and phi = T / sum T and omega = sum T are views of T. The conditionals are
+
+    T_j   ~ giG(2 w_j^2 / (sigma0^2 psi_j), 2 xi, a_pi - 1/2)
+    xi    ~ Gamma(p a_pi + b, 1 + omega)
+    psi_j ~ giG(2 w_j^2 / (sigma0^2 T_j), 1, 1/2)
+
+in this order; omega is never older than the T it sums. (The paper prints a_pi p - p/2 as the order of T and keeps
+omega from before the draw of phi: both leave another distribution invariant.)
+
+Integrating psi and xi out gives the double-exponential / beta-prime form of the marginal,
+
+    w ~ Laplace(sigma0 sqrt(T / 2)),      T ~ BetaPrime(a_pi, b),
+
+whose density behaves as |w|^(2 a_pi - 1) at zero and as |w|^-(1 + 2 b) in the tail.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.distributions import Exponential, Gamma, kl_divergence
+from torch.nn.functional import softplus
+
+from r2d2net.distributions import (
+    GeneralizedInverseGaussian,
+    ReciprocalInverseGaussian,
+    gamma_mean_log,
+    gig_moments,
+    kl_gamma_random_rate,
+    sample_gig,
+    standard_gamma,
+)
+from r2d2net.errors import ParameterError, require
+from r2d2net.priors.base import (
+    Factors,
+    ScaleMixturePrior,
+    Shape,
+    finite_square,
+    positive_finite,
+    require_groups,
+    squared,
+)
+from r2d2net.priors.scale_quadrature import LAPLACE, log_scale_mixture
+
+
+class R2D2Scales(NamedTuple):
+    """Scale variables of one layer; ``rate`` is the rate the T_j share: xi, or xi + eta under `R2D2.from_r2`."""
+
+    T: Tensor  # shape of w
+    psi: Tensor  # shape of w
+    xi: Tensor  # shape of groups
+    rate: Tensor  # shape of groups
+
+    @property
+    def omega(self) -> Tensor:
+        """The layer's total variance, sum_j T_j."""
+        return self.T.sum_to_size(self.xi.shape)
+
+    @property
+    def phi(self) -> Tensor:
+        """Each weight's share of it."""
+        return self.T / self.omega
+
+
+class R2D2(ScaleMixturePrior[R2D2Scales]):
+    """The R2D2 prior.
+
+    Args:
+        a_pi: Dirichlet concentration. Small values share the variance among few weights: below 1/2 the density has
+            a pole at zero, above it none. The default 0.1 is a compromise: on linear problems 0.02 was best where 5%
+            of the weights matter, 0.6 where all do.
+        b: Tail exponent: density |w|^-(1 + 2b). 1/2 gives the tails of the horseshoe, less gives heavier ones.
+        sigma0: Scale of the weights, fixed; w / sigma0 has the prior with sigma0 = 1.
+
+    Presets: `R2D2.paper` and, for those who think in R2, `R2D2.from_r2`.
+
+    Example:
+        >>> prior = R2D2()
+        >>> scales = prior.init_scales((3, 4), torch.Generator().manual_seed(0))
+        >>> scales.phi.shape, scales.xi.shape
+        (torch.Size([3, 4]), torch.Size([]))
+    """
+
+    def __init__(self, a_pi: float = 0.1, b: float = 0.5, sigma0: float = 1.0) -> None:
+        for name, value in (("a_pi", a_pi), ("b", b), ("sigma0", sigma0)):
+            require(0 < value < math.inf, name, value, "use a positive number")
+        self.a_pi, self.b, self.sigma0 = float(a_pi), float(b), float(sigma0)
+        self.total: float | None = None
+
+    @classmethod
+    def paper(cls) -> R2D2:
+        """The paper's own setting, a_pi = 0.6 and b = 0.5: no pole at zero, tails no heavier than the horseshoe's."""
+        return cls(a_pi=0.6, b=0.5)
+
+    @classmethod
+    def from_r2(cls, mean_r2: float, precision_r2: float, concentration: float, sigma0: float = 1.0) -> R2D2:
+        """The prior under which R2 = omega / (1 + omega) has a beta distribution of your choice in every layer.
+
+        Args:
+            mean_r2: Prior mean of R2, between 0 and 1.
+            precision_r2: Its precision: R2 ~ Beta(mean precision, (1 - mean) precision); 2 with mean 1/2 is uniform.
+            concentration: Dirichlet concentration a_pi of each weight's share.
+            sigma0: Standard deviation of the noise to which R2 compares the signal.
+
+        A layer of p weights needs p * concentration > mean_r2 * precision_r2. There T_j = B G_j / xi with
+        B ~ Beta(a, p a_pi - a), G_j ~ Gamma(a_pi, 1), so an auxiliary eta ~ Gamma(p a_pi - a, omega) keeps every
+        conditional what it was, with the rate xi + eta in place of xi.
+
+        >>> R2D2.from_r2(0.5, 2.0, concentration=0.2)
+        R2D2(a_pi=0.2, b=1.0, sigma0=1.0, total=1.0)
+        """
+        require(0 < mean_r2 < 1, "mean_r2", mean_r2, "use a number between 0 and 1")
+        require(0 < precision_r2 < math.inf, "precision_r2", precision_r2, "use a positive number")
+        require(0 < concentration < math.inf, "concentration", concentration, "use a positive number")
+        prior = cls(a_pi=concentration, b=(1 - mean_r2) * precision_r2, sigma0=sigma0)
+        prior.total = mean_r2 * precision_r2
+        return prior
+
+    def hyperparameters(self) -> dict[str, float]:
+        values = {"a_pi": self.a_pi, "b": self.b, "sigma0": self.sigma0}
+        return values if self.total is None else {**values, "total": self.total}
+
+    def init_scales(
+        self,
+        shape: Shape,
+        generator: torch.Generator | None = None,
+        *,
+        groups: Shape = (),
+        dtype: torch.dtype | None = None,
+        device: torch.device | str | None = None,
+    ) -> R2D2Scales:
+        require_groups(shape, groups)
+        one, shared = (torch.ones(tuple(s), dtype=dtype, device=device) for s in (shape, groups))
+        xi = standard_gamma(self.b * shared, generator)
+        rate = xi
+        if self.total is not None:  # rate = xi / B, B ~ Beta(a, p a_pi - a)
+            kept = standard_gamma(self.total * shared, generator)
+            rate = xi * (1 + standard_gamma(self._excess(one.numel() / shared.numel()) * shared, generator) / kept)
+        t = positive_finite(standard_gamma(self.a_pi * one, generator) / rate)
+        psi = positive_finite(torch.empty_like(one).exponential_(0.5, generator=generator))
+        return R2D2Scales(t, psi, positive_finite(xi), positive_finite(rate))
+
+    def variance(self, scales: R2D2Scales) -> Tensor:
+        return positive_finite((self.sigma0**2 / 2 * scales.psi) * scales.T)
+
+    def gibbs(self, w: Tensor, scales: R2D2Scales, generator: torch.Generator | None = None) -> R2D2Scales:
+        square = squared(w / self.sigma0)
+        t = sample_gig(*self._t_conditional(square, scales), generator)
+        omega = t.sum_to_size(scales.xi.shape)
+        xi, rate = self._draw_rates(omega, t.numel() / omega.numel(), generator)
+        psi = ReciprocalInverseGaussian(*self._psi_conditional(square, t)).sample((), generator)
+        return R2D2Scales(t, psi, xi, rate)
+
+    def cavi(self, second_moment: Tensor, scales: R2D2Scales) -> R2D2Factors:
+        square = finite_square(second_moment / self.sigma0**2)
+        psi = ReciprocalInverseGaussian(*self._psi_conditional(square, scales.T))
+        scales = scales._replace(psi=positive_finite(torch.sqrt(psi.chi)))  # 1 / E[1/psi]
+        chi, rho, lam = self._t_conditional(square, scales)
+        mean_t, mean_inverse_t = gig_moments(chi, rho, lam)
+        omega = positive_finite(mean_t).sum_to_size(scales.xi.shape)
+        xi, eta = self._rate_conditionals(omega, mean_t.numel() / omega.numel())
+        mean_rate = xi.mean if eta is None else xi.mean + eta.mean
+        point = R2D2Scales(positive_finite(1 / mean_inverse_t), scales.psi, xi.mean, mean_rate)
+        return R2D2Factors(self, point, psi, (chi, rho, lam), xi, eta)
+
+    def log_prob(self, w: Tensor, weights: int | None = None) -> Tensor:
+        """Marginal log density of one weight.
+
+        Args:
+            w: Where to evaluate it.
+            weights: Number p of weights in the layer; needed, and used, only by a prior made with `from_r2`.
+        """
+        if self.total is None:
+            return self._log_marginal(w / self.sigma0) - math.log(self.sigma0)
+        if weights is None:
+            raise ParameterError("weights=None: this prior's marginal depends on the layer's size; give weights=p")
+        log_weights, log_b = _beta_nodes(self.total, self._excess(weights), w)
+        terms = [
+            weight - 0.5 * at + self._log_marginal(w / self.sigma0 * torch.exp(-0.5 * at))
+            for weight, at in zip(log_weights, log_b, strict=True)
+        ]
+        return torch.logsumexp(torch.stack(terms), 0) - math.log(self.sigma0)
+
+    def _t_conditional(self, square: Tensor, scales: R2D2Scales) -> tuple[Tensor, Tensor, float]:
+        """(chi, rho, lam) of T | w, psi, rate; ``square`` is (w / sigma0)^2."""
+        return positive_finite(2 * square / scales.psi), positive_finite(2 * scales.rate), self.a_pi - 0.5
+
+    def _psi_conditional(self, square: Tensor, t: Tensor) -> tuple[Tensor, float]:
+        """(chi, rho) of psi | w, T."""
+        return positive_finite(2 * square / t), 1.0
+
+    def _rate_conditionals(self, omega: Tensor, count: float) -> tuple[Gamma, Gamma | None]:
+        """xi | T and, where the total shape is free, eta | T."""
+        shape = count * self.a_pi if self.total is None else self.total
+        xi = Gamma(torch.full_like(omega, shape + self.b), 1 + omega, validate_args=False)
+        if self.total is None:
+            return xi, None
+        return xi, Gamma(torch.full_like(omega, self._excess(count)), omega, validate_args=False)
+
+    def _draw_rates(self, omega: Tensor, count: float, generator: torch.Generator | None) -> tuple[Tensor, Tensor]:
+        xi, eta = (
+            None if q is None else positive_finite(standard_gamma(q.concentration, generator) / q.rate)
+            for q in self._rate_conditionals(omega, count)
+        )
+        assert xi is not None
+        return xi, xi if eta is None else positive_finite(xi + eta)
+
+    def _excess(self, count: float) -> float:
+        """p a_pi - a, the shape of eta."""
+        assert self.total is not None
+        excess = count * self.a_pi - self.total
+        if excess <= 0:
+            raise ParameterError(
+                f"concentration={self.a_pi} is too small for a layer of {count:g} weights:"
+                f" use more than mean_r2 * precision_r2 / weights = {self.total / count:.6g}"
+            )
+        return excess
+
+    def _log_marginal(self, w: Tensor) -> Tensor:
+        """log of int Laplace(w | s) BetaPrime(T | a_pi, b), s = sqrt(T / 2), for sigma0 = 1."""
+        a, b = self.a_pi, self.b
+        constant = math.log(2) + math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b)
+
+        def log_mixing(log_s: Tensor) -> Tensor:
+            log_t = 2 * log_s + math.log(2)
+            return constant + a * log_t - (a + b) * softplus(log_t, threshold=60)
+
+        # E[1 / (2 s)] is finite from a_pi = 1/2 on
+        at_zero = math.inf
+        if a > 0.5:
+            at_zero = math.lgamma(a - 0.5) + math.lgamma(b + 0.5) - math.lgamma(a) - math.lgamma(b) - 0.5 * math.log(2)
+        return log_scale_mixture(w, LAPLACE, log_mixing, tail_rate=2 * b, log_at_zero=at_zero)
+
+
+class R2D2Factors(Factors[R2D2Scales]):
+    """q(psi) q(T) q(xi), and q(eta) where the total shape is free."""
+
+    def __init__(
+        self,
+        prior: R2D2,
+        scales: R2D2Scales,
+        psi: ReciprocalInverseGaussian,
+        t: tuple[Tensor, Tensor, float],
+        xi: Gamma,
+        eta: Gamma | None,
+    ) -> None:
+        self._prior, self._scales = prior, scales
+        self.psi, self.xi, self.eta = psi, xi, eta
+        self._t = t
+
+    @property
+    def T(self) -> GeneralizedInverseGaussian:  # noqa: N802 (the paper's symbol)
+        """q(T), built when it is asked for: a sweep needs only two of its moments."""
+        return GeneralizedInverseGaussian(*self._t)
+
+    @property
+    def scales(self) -> R2D2Scales:
+        return self._scales
+
+    @property
+    def precision(self) -> Tensor:
+        return 1 / self._prior.variance(self._scales)
+
+    def log_variance(self) -> Tensor:
+        return math.log(self._prior.sigma0**2 / 2) + self.psi.mean_log + self.T.mean_log
+
+    def kl(self) -> Tensor:
+        prior, t, xi, eta = self._prior, self.T, self.xi, self.eta
+        half = torch.tensor(0.5, dtype=t.chi.dtype, device=t.chi.device)
+        one = torch.ones_like(xi.concentration)
+        total = kl_divergence(self.psi, Exponential(half)).sum()
+        total = total + kl_divergence(xi, Gamma(prior.b * one, one)).sum()
+        if eta is None:
+            link = kl_gamma_random_rate(t, prior.a_pi, xi.mean, gamma_mean_log(xi))
+            return total + link.sum()
+        # p(T, eta | xi) = prod_j [T_j^(a_pi-1) e^-(xi+eta)T_j / Gamma(a_pi)] eta^(e-1) xi^a / B(e, a), e = p a_pi - a
+        link = kl_gamma_random_rate(t, prior.a_pi, self._scales.rate, torch.zeros_like(xi.rate))
+        a, e = prior.total, eta.concentration
+        assert a is not None
+        log_beta = torch.lgamma(e) + math.lgamma(a) - torch.lgamma(e + a)
+        mixing = -eta.entropy() - (e - 1) * gamma_mean_log(eta) - a * gamma_mean_log(xi) + log_beta
+        return total + link.sum() + mixing.sum()
+
+
+def _beta_nodes(a: float, e: float, like: Tensor) -> tuple[Tensor, Tensor]:
+    """Trapezoid nodes in logit B for B ~ Beta(a, e): (log weights, log B)."""
+    kind: dict[str, Any] = {"dtype": torch.float64, "device": like.device}
+    spread = math.sqrt(sum(float(torch.special.polygamma(1, torch.tensor(s, **kind))) for s in (a, e)))
+    step = min(0.45, spread / 1.6)
+    middle = math.log(a / e)
+    # Beyond logit B = 40 the mixture does not feel B any more: that mass counts as B = 1.
+    y = torch.arange(middle - 45 / a - 10, min(middle + 45 / e + 10, 40.0), step, **kind)
+    log_b = -softplus(-y, threshold=60)
+    log_weights = a * log_b - e * softplus(y, threshold=60)
+    log_weights = log_weights + math.log(step) + math.lgamma(a + e) - math.lgamma(a) - math.lgamma(e)
+    rest = (1 - log_weights.exp().sum()).clamp(min=1e-300).log()
+    log_weights, log_b = torch.cat([log_weights, rest[None]]), torch.cat([log_b, rest.new_zeros(1)])
+    kept = log_weights > log_weights.max() - 45
+    return log_weights[kept].to(like.dtype), log_b[kept].to(like.dtype)

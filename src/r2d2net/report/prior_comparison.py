@@ -1,0 +1,124 @@
+"""The paper's comparison of priors: one figure of the densities, one table of the rates.
+
+Run it by `r2d2net priors`. Densities are drawn in units in which every prior has P(|w| < 1) = 1/2, so that the
+figure compares shapes, not scales.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+from matplotlib.figure import Figure
+from rich.table import Table
+
+from r2d2net.report.files import replace_when_written, write_json
+from r2d2net.report.prior_rates import AnyPrior, Rate, RateRow
+from r2d2net.report.provenance import provenance
+
+PANELS = (("near zero", 1e-4, 1.0), ("in the tail", 1.0, 1e4))
+TIE = 1e-3  # exponents closer than this are the same
+
+
+def save_comparison(rows: Sequence[RateRow], folder: Path, kind: str = "png") -> list[Path]:
+    """Write the figure and the table's numbers into ``folder``; return the files."""
+    folder.mkdir(parents=True, exist_ok=True)
+    picture, numbers = folder / f"priors.{kind}", folder / "rates.json"
+    figure = draw(rows)
+    with replace_when_written(picture) as partial:
+        figure.savefig(partial, format=kind, dpi=150)
+    settings = {row.label: {"prior": type(row.prior).__name__, **row.prior.hyperparameters()} for row in rows}
+    rates = {
+        row.label: {
+            end: {"theory": theory._asdict(), "measured": measured._asdict()}
+            for end, theory, measured in (
+                ("zero", row.zero, row.measured_zero),
+                ("tail", row.tail, row.measured_tail),
+            )
+        }
+        for row in rows
+    }
+    write_json(numbers, {"rates": rates, "verdict": verdict(rows), **provenance(settings)})
+    return [picture, numbers]
+
+
+def rates_as_table(rows: Sequence[RateRow]) -> Table:
+    """The rate table for a terminal."""
+    table = Table(title="How priors behave at zero and in the tail", caption=verdict(rows), show_lines=False)
+    for column in ("prior", "at zero: theory", "measured", "tail: theory", "measured"):
+        table.add_column(column, overflow="fold")
+    for row in rows:
+        name = row.label if row.in_paper else f"{row.label} (not in the paper's table)"
+        zero, tail = (row.zero, row.measured_zero), (row.tail, row.measured_tail)
+        table.add_row(name, *(formula(rate, digits) for rate, digits in zip(zero + tail, (4, 7, 4, 7), strict=True)))
+    return table
+
+
+def verdict(rows: Sequence[RateRow]) -> str:
+    """What the measured rates say of the paper's own setting, in one sentence."""
+    paper, horseshoe = (
+        next(row for row in rows if row.label.startswith(start)) for start in ("R2D2 (paper", "Horseshoe")
+    )
+    pole = paper.measured_zero.power < -TIE
+    heavier = paper.measured_tail.power > horseshoe.measured_tail.power + TIE
+    findings = {
+        (False, False): "has neither the pole at zero nor a tail heavier than the horseshoe's",
+        (True, False): "has the pole at zero but no tail heavier than the horseshoe's",
+        (False, True): "has a tail heavier than the horseshoe's but no pole at zero",
+        (True, True): "has the pole at zero and a tail heavier than the horseshoe's",
+    }
+    return (
+        f"The paper's own {paper.prior} {findings[pole, heavier]}: measured {formula(paper.measured_zero)} and "
+        f"{formula(paper.measured_tail)}. A pole needs a_pi < 1/2, a heavier tail b < 1/2."
+    )
+
+
+def formula(rate: Rate, digits: int = 4) -> str:
+    """A rate in words.
+
+    >>> formula(Rate(-2.0, log_power=1.0))
+    '|w|^-2 log^1'
+    >>> formula(Rate(0.0))
+    '1'
+    """
+    parts = []
+    if abs(rate.power) > TIE:
+        parts.append(f"|w|^{rate.power:.{digits}g}")
+    if rate.log_power:
+        parts.append(f"log^{rate.log_power:.{digits}g}")
+    if rate.stretch:
+        parts.append(f"exp(-{rate.coefficient:.{digits}g} |w|^{rate.stretch:g})")
+    return " ".join(parts) or "1"
+
+
+def draw(rows: Sequence[RateRow]) -> Figure:
+    """Densities of all priors, near zero and in the tail, on logarithmic axes."""
+    figure = Figure(figsize=(11, 5.4), layout="constrained")
+    axes = figure.subplots(1, len(PANELS))
+    scales = [median_magnitude(row.prior) for row in rows]
+    for ax, (title, low, high) in zip(axes, PANELS, strict=True):
+        w = torch.logspace(math.log10(low), math.log10(high), 200, dtype=torch.float64)
+        for index, (row, scale) in enumerate(zip(rows, scales, strict=True)):
+            density = scale * torch.exp(row.prior.log_prob(scale * w))
+            style = "-" if row.in_paper else ":"
+            width = 2.4 if row.label.startswith("R2D2") else 1.4
+            ax.plot(w.numpy(), density.numpy(), style, color=f"C{index}", linewidth=width, label=row.label)
+        ax.set(xscale="log", yscale="log", xlabel="|w|, in units of its prior median", title=f"Density {title}")
+        ax.grid(alpha=0.25)
+    axes[0].set_ylabel("marginal prior density")
+    axes[1].set_ylim(1e-12, 1)
+    figure.legend(*axes[0].get_legend_handles_labels(), fontsize=8, ncols=3, loc="outside lower center")
+    return figure
+
+
+def median_magnitude(prior: AnyPrior) -> float:
+    """The c with P(|w| < c) = 1/2, from the density by the trapezoid rule in log |w|."""
+    step = 1 / 32
+    log_w = torch.arange(-120.0, 40.0, step, dtype=torch.float64)
+    mass = 2 * step * torch.cumsum(torch.exp(prior.log_prob(torch.exp(log_w)) + log_w), 0)
+    mass = mass - 0.5 * torch.diff(mass, prepend=mass.new_zeros(1))
+    index = int(torch.searchsorted(mass, 0.5))
+    share = (0.5 - mass[index - 1]) / (mass[index] - mass[index - 1])
+    return math.exp(float(log_w[index - 1]) + step * float(share))

@@ -1,0 +1,137 @@
+"""How fast a prior's density rises at zero and falls in its tail: theory beside measurement.
+
+Every marginal density here behaves, at zero and in the tail, as
+
+    |w|^power  x  |log |w||^log_power  x  exp(-coefficient |w|^stretch)
+
+The exponents of theory are those of the paper's table of rates (after Zhang et al., 2022). The measured ones come
+from derivatives of our own `log_prob`, by autograd, at weights where the leading behaviour has set in.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from r2d2net.priors import (
+    R2D2,
+    DirichletLaplace,
+    Gaussian,
+    GeneralizedDoublePareto,
+    Horseshoe,
+    HorseshoePlus,
+    ScaleMixturePrior,
+    SpikeSlab,
+)
+
+AnyPrior = ScaleMixturePrior[Any]
+
+
+class Rate(NamedTuple):
+    """Exponents of one end of a density; only those that theory names are measured."""
+
+    power: float
+    log_power: float = 0.0
+    coefficient: float = 0.0
+    stretch: float = 0.0
+
+
+class RateRow(NamedTuple):
+    """One prior: its rates by theory and as measured; ``in_paper`` marks the rows of the paper's table."""
+
+    label: str
+    prior: AnyPrior
+    zero: Rate
+    tail: Rate
+    measured_zero: Rate
+    measured_tail: Rate
+    in_paper: bool
+
+
+def rate_table() -> list[RateRow]:
+    """All priors with their rates, the paper's rows first."""
+    rows = []
+    for label, prior, zero, tail, in_paper in _theory():
+        measured = measure_zero(prior, zero), measure_tail(prior, tail)
+        rows.append(RateRow(label, prior, zero, tail, *measured, in_paper))
+    return rows
+
+
+def _theory() -> list[tuple[str, AnyPrior, Rate, Rate, bool]]:
+    laplace, pareto = DirichletLaplace(), GeneralizedDoublePareto()
+    both = R2D2(a_pi=0.2, b=0.3)
+    slab = SpikeSlab()
+    return [
+        ("Horseshoe", Horseshoe(global_scale=None), Rate(0, log_power=1), Rate(-2), True),
+        ("Horseshoe+", HorseshoePlus(global_scale=None), Rate(0, log_power=2), Rate(-2, log_power=1), True),
+        (
+            f"Dirichlet-Laplace, a*={laplace.concentration:g}",
+            laplace,
+            Rate(laplace.concentration - 1),
+            Rate(laplace.concentration / 2 - 0.75, coefficient=math.sqrt(2 / laplace.scale), stretch=0.5),
+            True,
+        ),
+        (
+            f"Generalized double Pareto, alpha={pareto.alpha:g}",
+            pareto,
+            Rate(0),
+            Rate(-1 - pareto.alpha),
+            True,
+        ),
+        *(
+            (f"{name}, a_pi={p.a_pi:g}, b={p.b:g}", p, Rate(min(2 * p.a_pi - 1, 0)), Rate(-1 - 2 * p.b), True)
+            for name, p in (
+                ("R2D2 (paper's setting)", R2D2.paper()),
+                ("R2D2 (default)", R2D2()),
+                ("R2D2", both),
+            )
+        ),
+        ("Gaussian", Gaussian(), Rate(0), Rate(0, coefficient=0.5, stretch=2), False),
+        ("Spike-and-slab", slab, Rate(0), Rate(0, coefficient=0.5 / slab.slab_scale**2, stretch=2), False),
+    ]
+
+
+def measure_zero(prior: AnyPrior, theory: Rate) -> Rate:
+    """The exponents at zero, from weights between 1e-100 and 1e-25."""
+    log_w = -math.log(10) * torch.tensor([25.0, 50.0, 100.0], dtype=torch.float64)
+    slope = log_slope(prior, log_w)
+    if theory.log_power == 0:
+        return Rate(float(slope[-1]))
+    return Rate(_limit(slope), log_power=_log_power(-log_w, -slope + theory.power))
+
+
+def measure_tail(prior: AnyPrior, theory: Rate) -> Rate:
+    """The exponents in the tail, from weights beyond 1e25, or as far as an exponential tail can be followed."""
+    if theory.stretch == 0:
+        log_w = math.log(10) * torch.tensor([25.0, 50.0, 100.0], dtype=torch.float64)
+        slope = log_slope(prior, log_w)
+        if theory.log_power == 0:
+            return Rate(float(slope[-1]))
+        return Rate(_limit(slope), log_power=_log_power(log_w, slope - theory.power))
+    # d log p / d log w = power - coefficient stretch w^stretch at two weights, solved for power and coefficient
+    reach = torch.tensor([1e4, 2e4], dtype=torch.float64)  # w^stretch
+    slope = log_slope(prior, torch.log(reach) / theory.stretch)
+    coefficient = float((slope[0] - slope[1]) / (reach[1] - reach[0])) / theory.stretch
+    power = float(slope[0] + coefficient * theory.stretch * reach[0])
+    return Rate(power, coefficient=coefficient, stretch=theory.stretch)
+
+
+def log_slope(prior: AnyPrior, log_w: Tensor) -> Tensor:
+    """d log p / d log |w|."""
+    at = log_w.clone().requires_grad_()
+    (slope,) = torch.autograd.grad(prior.log_prob(torch.exp(at)).sum(), at)
+    return slope
+
+
+def _limit(slope: Tensor) -> float:
+    """The limit of slopes at x, 2x and 4x whose remainder falls as 1/x, by Aitken's extrapolation."""
+    first, second, third = slope.tolist()
+    return float(third - (third - second) ** 2 / (third - 2 * second + first))
+
+
+def _log_power(x: Tensor, slope: Tensor) -> float:
+    """k of a factor (x + constant)^k, x = |log |w||: 1 / slope = (x + constant) / k is linear in x."""
+    return float((x[-1] - x[0]) / (1 / slope[-1] - 1 / slope[0]))
