@@ -155,7 +155,8 @@ def test_generator_and_global_state():
 
 
 @pytest.mark.parametrize(
-    ("chi", "rho", "lam"), [((), (), ()), ((3, 1), (4,), ()), ((2, 1, 3), (), (5, 1)), ((1,), (), (7,)), ((0, 2), (), ())]
+    ("chi", "rho", "lam"),
+    [((), (), ()), ((3, 1), (4,), ()), ((2, 1, 3), (), (5, 1)), ((1,), (), (7,)), ((0, 2), (), ())],
 )
 def test_shapes(chi, rho, lam):
     x = sample_gig(torch.ones(chi), torch.ones(rho), torch.full(lam, -0.3), seeded(0))

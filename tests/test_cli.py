@@ -1,0 +1,45 @@
+"""The command line as a user meets it: a child process, its files, its exit codes."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+
+def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-c", "from r2d2net.cli import main; main()", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+
+
+@pytest.mark.parametrize("kind", ["png", "svg"])
+def test_priors_writes_figure_and_numbers(tmp_path: Path, kind: str) -> None:
+    done = run("priors", "--out", str(tmp_path / "new" / "folder"), "--format", kind)
+    assert done.returncode == 0, done.stderr
+    assert "neither the pole" in " ".join(done.stdout.split())
+    folder = tmp_path / "new" / "folder"
+    assert sorted(path.name for path in folder.iterdir()) == [f"priors.{kind}", "rates.json"]
+    head = (folder / f"priors.{kind}").read_bytes()[:100]
+    assert head.startswith(b"\x89PNG") if kind == "png" else b"<?xml" in head
+    numbers = json.loads((folder / "rates.json").read_text())
+    assert {"rates", "verdict", "settings", "seed", "versions", "commit"} <= set(numbers)
+    paper = numbers["rates"]["R2D2 (paper's setting), a_pi=0.6, b=0.5"]
+    assert paper["tail"]["measured"]["power"] == pytest.approx(-2)
+
+
+def test_bad_input_is_one_line_and_exit_code_2(tmp_path: Path) -> None:
+    taken = tmp_path / "taken"
+    taken.write_text("precious")
+    done = run("priors", "--out", str(taken))
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == f"error: --out {taken} is a file: give a folder\n"
+    assert taken.read_text() == "precious"
+    for arguments in (["priors", "--format", "bmp"], ["prior"], ["priors", "--colour"]):
+        done = run(*arguments)
+        assert done.returncode == 2
+        assert "Traceback" not in done.stderr
+
+
+def test_version() -> None:
+    assert run("--version").stdout.startswith("r2d2net ")
