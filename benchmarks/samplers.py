@@ -21,8 +21,8 @@ from rich.table import Table
 from scipy import stats
 
 from r2d2net.distributions import ReciprocalInverseGaussian, sample_gig
-from r2d2net.report.files import write_json
-from r2d2net.report.provenance import provenance
+from r2d2net.files import write_json
+from r2d2net.provenance import provenance
 
 SIZE = 1 << 20
 LAM = 0.1

@@ -1,7 +1,26 @@
 """r2d2net: Bayesian neural networks with shrinkage priors."""
 
-from r2d2net import distributions, priors
-from r2d2net.errors import ParameterError, R2D2NetError
+from r2d2net import distributions, inference, likelihoods, priors
+from r2d2net.errors import CheckpointError, DataError, DivergenceError, ParameterError, R2D2NetError
+from r2d2net.model import BayesianModel
+from r2d2net.posterior import Posterior
+from r2d2net.run.fit import fit, load, save
 
 __version__ = "0.1.0"
-__all__ = ["ParameterError", "R2D2NetError", "__version__", "distributions", "priors"]
+__all__ = [
+    "BayesianModel",
+    "CheckpointError",
+    "DataError",
+    "DivergenceError",
+    "ParameterError",
+    "Posterior",
+    "R2D2NetError",
+    "__version__",
+    "distributions",
+    "fit",
+    "inference",
+    "likelihoods",
+    "load",
+    "priors",
+    "save",
+]

@@ -12,6 +12,18 @@ class ParameterError(R2D2NetError, ValueError):
     """
 
 
+class DataError(R2D2NetError, ValueError):
+    """Data that a model cannot take: wrong shape, wrong kind, not finite."""
+
+
+class CheckpointError(R2D2NetError):
+    """A saved run that is truncated, tampered with or made for another network."""
+
+
+class DivergenceError(R2D2NetError, ArithmeticError):
+    """Training met a number that is not finite."""
+
+
 def require(condition: bool, argument: str, value: object, fix: str) -> None:
     """Raise a one-line `ParameterError` unless ``condition`` holds.
 

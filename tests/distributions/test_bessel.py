@@ -5,10 +5,10 @@ from itertools import product
 
 import pytest
 import torch
-from reference import BesselReference, column, f64, gold, scaled_error
 from torch.autograd import gradcheck, gradgradcheck
 
 from r2d2net.distributions import bessel_k_ratio, bessel_k_ratio_dx, log_bessel_k, log_bessel_k_dnu
+from reference import BesselReference, column, f64, gold, scaled_error
 
 EPS = 2.0**-53
 SPREAD = (
@@ -70,7 +70,7 @@ def test_derivative_in_x(points):
 
 def test_negative_orders(points):
     """K is even in its order; K_{1-nu} / K_nu is one over the ratio at nu - 1."""
-    nu, x, log_k, dnu, ratio = points
+    nu, x, _, _, ratio = points
     torch.testing.assert_close(log_bessel_k(-nu, x), log_bessel_k(nu, x), rtol=0, atol=0)
     torch.testing.assert_close(log_bessel_k_dnu(-nu, x), -log_bessel_k_dnu(nu, x), rtol=0, atol=1e-15)
     down = f64(
@@ -93,7 +93,7 @@ def test_negative_orders(points):
 @pytest.mark.parametrize("x", [1e-3, 1.9, 2.2, 27.0])
 def test_gradcheck(function, x):
     """In nu of both signs and in log x, in every region and across the borders in nu."""
-    nu = f64([0.0, 0.3, -0.3, 0.5, -0.5, -1.0, 1.5, -2.7, 7.0, -20.0, 30.0]).requires_grad_()
+    nu = f64([0.0, 0.3, -0.5, -1.0, 1.5, -7.7, 30.0]).requires_grad_()
     log_x = f64([math.log(x)]).requires_grad_()
     assert gradcheck(lambda n, u: function(n, u.exp()), (nu, log_x), rtol=1e-6, atol=1e-6)
 

@@ -4,10 +4,10 @@ import math
 
 import mpmath
 import torch
-from reference import f64
 from torch.autograd import gradcheck
 
 from r2d2net.distributions import scaled_expint
+from reference import f64
 
 
 def test_against_mpmath():

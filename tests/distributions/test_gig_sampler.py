@@ -7,17 +7,18 @@ from functools import cache
 import numpy as np
 import pytest
 import torch
-from reference import DRAWS, LEVEL, UNIFORMITY_LEVEL, GigReference, gold, ks_p_value, seeded
 from scipy import stats
 
 from r2d2net import ParameterError
 from r2d2net.distributions import gig_sampler
 from r2d2net.distributions.gig_sampler import propose, sample_gig, touching_points
+from reference import DRAWS, LEVEL, UNIFORMITY_LEVEL, GigReference, gold, ks_p_value, seeded
 
 CORNERS = [  # chi, rho, lam
     (0.0, 1.0, 0.1), (0.0, 1e-5, 0.5), (0.0, 1e7, 3.7), (0.0, 2.0, 1e3), (0.0, 1.0, 1e7), (0.0, 1.0, 0.4),
     (1e-30, 1.0, 0.1), (1e-30, 1.0, -0.1), (1e-30, 1e-5, 0.0), (1e-30, 1e7, -0.4), (1e-34, 1.0, 0.02),
-    (1e-8, 1e-30, 0.02), (1e-30, 1.0, 0.5), (1e-12, 2.0, 0.1), (1e-12, 1e-3, 0.0), (1e-12, 1e7, -0.5),
+    (1e-8, 1e-30, 0.02), (1e-36, 1e7, 0.02), (1e-30, 1.0, 0.5), (1e-12, 2.0, 0.1), (1e-12, 1e-3, 0.0),
+    (1e-12, 1e7, -0.5),
     (1e-12, 1.0, -50.0), (1.0, 1.0, 0.1), (1.0, 1e-5, -0.1), (1.0, 3.0, 0.0), (1.0, 1e7, 0.4), (1.0, 0.5, -0.4),
     (1.0, 1.0, 3.7), (1.0, 1.0, -50.0), (1.0, 1.0, 1e3), (1e6, 1.0, 0.1), (1e6, 1e-5, -1e5), (1e6, 1.0, -1e7),
     (1e30, 1.0, 0.1), (1e30, 1e-5, -0.4), (1e30, 1.0, 1e7), (3.0, 0.0, -0.4), (1e-12, 0.0, -3.7), (1e30, 0.0, -1e5),
@@ -54,19 +55,20 @@ def test_reference_cdf_is_itself_right():
 @pytest.mark.parametrize("tensor_lam", [False, True], ids=["scalar", "tensor"])
 @pytest.mark.parametrize("corner", CORNERS, ids=str)
 def test_draws(corner, tensor_lam, dtype):
-    """Kolmogorov-Smirnov; false-alarm rate 2e-7 for each of 136 cases."""
-    seed = CORNERS.index(corner) + 1000 * tensor_lam
+    """Kolmogorov-Smirnov; false-alarm rate 2e-7 for each of 140 cases."""
+    seed = CORNERS.index(corner) + 1000 * tensor_lam + 2000 * (dtype == torch.float32)
     assert p_value(corner, dtype, seed=seed, tensor_lam=tensor_lam) > LEVEL
 
 
 def test_p_values_are_uniform():
     """The p-values of 8 runs over the grid in float64; false-alarm rate 5e-5."""
-    values = [p_value(c, torch.float64, seed=100 + i, draws=4000) for i in range(8) for c in CORNERS]
+    runs = [(corner, 10_000 + 100 * run + i) for run in range(8) for i, corner in enumerate(CORNERS)]
+    values = [p_value(corner, torch.float64, seed=seed, draws=4000) for corner, seed in runs]
     assert stats.kstest(values, "uniform").pvalue > UNIFORMITY_LEVEL
 
 
 def test_mixed_elements():
-    """Each element of one call has its own parameters; false-alarm rate 2e-7 for each of 34 cases."""
+    """Each element of one call has its own parameters; false-alarm rate 2e-7 for each of 35 cases."""
     chi, rho, lam = torch.tensor(CORNERS, dtype=torch.float64).T
     x = sample_gig(chi, rho, lam.expand(DRAWS, -1), seeded(7))
     for corner, draws in zip(CORNERS, x.unbind(1), strict=True):
@@ -74,16 +76,19 @@ def test_mixed_elements():
 
 
 def test_acceptance():
-    """Lowest acceptance over chi rho in [1e-60, 1e60] and lam in [0, 1e7]: 0.70 is 20 standard errors below it."""
+    """Over chi rho in [1e-60, 1e60] and lam in [0, 1e7] the lowest acceptance is 0.66, about lam = 0.01.
+
+    0.63 is 6 standard errors below it.
+    """
     generator, draws, lowest = seeded(0), 10_000, 1.0
-    for lam in (0.0, *(10.0**k for k in range(-6, 8)), 0.3, 3.0, 30.0):
+    for lam in (0.0, *(10.0**k for k in range(-6, 8)), 0.007, 0.015, 0.03, 0.3, 3.0, 30.0):
         order = torch.tensor(lam, dtype=torch.float64)
         product = torch.logspace(-60, 60, 61, dtype=torch.float64)[:, None].expand(-1, draws).contiguous()
         u, v = torch.rand(2, *product.shape, generator=generator, dtype=torch.float64)
         one = torch.ones((), dtype=torch.float64)
         x = propose(product, one, order, touching_points(order), u, v, reciprocal=False)
         lowest = min(lowest, 1 - torch.signbit(x).double().mean(1).max().item())
-    assert lowest > 0.70
+    assert 0.63 < lowest < 0.70
 
 
 # Faults that must be seen. Each takes the place of `sample_gig` or of a part of it.
@@ -95,7 +100,7 @@ def _reject(corner, dtype=torch.float64, sampler=sample_gig):
 
 
 def test_fault_halved_chi():
-    for corner in ((1.0, 1.0, 0.1), (1e-12, 2.0, 0.1), (1e6, 1.0, 0.1)):
+    for corner in ((1.0, 1.0, 0.1), (1e-12, 1e-3, 0.0), (1e-30, 1e7, -0.4), (1e6, 1.0, 0.1)):
         _reject(corner, sampler=lambda chi, *rest, **kw: sample_gig(chi / 2, *rest, **kw))
 
 
@@ -122,22 +127,22 @@ def test_fault_capped_rejection_loop(monkeypatch):
     _reject((1e-12, 2.0, 0.1))
 
 
-@pytest.mark.parametrize("side", ["right", "left"])
-def test_fault_wrong_tangent(monkeypatch, side):
-    """A touching point whose e^t - 1 belongs to another t: the hat cuts into the density."""
+@pytest.mark.parametrize(("side", "factor"), [("right", 0.7), ("left", 1.3)])
+def test_fault_wrong_tangent(monkeypatch, side, factor):
+    """A touching point t whose e^t - 1 belongs to another: the hat cuts into the density."""
 
     def wrong(order):
         points = touching_points(order)
-        return points._replace(**{f"{side}_expm1": getattr(points, f"{side}_expm1") * 2})
+        return points._replace(**{side: getattr(points, side) * factor})
 
     monkeypatch.setattr(gig_sampler, "touching_points", wrong)
-    _reject((0.0, 2.0, 1e3))
+    _reject((1.0, 1.0, 3.7))
 
 
 def test_fault_rejected_draws_that_underflow(monkeypatch):
     """-0.0 is not below zero: a rejected float32 draw that underflows must not count as accepted."""
     monkeypatch.setattr(torch, "signbit", lambda x: x < 0)
-    _reject((1e-34, 1.0, 0.02), torch.float32)
+    _reject((1e-36, 1e7, 0.02), torch.float32)
 
 
 # Manners.
@@ -164,8 +169,11 @@ def test_shapes(chi, rho, lam):
     assert bool((x > 0).all())
 
 
-@pytest.mark.parametrize("bad", [(-1.0, 1.0, 0.1), (torch.nan, 1.0, 0.1), (torch.inf, 1.0, 0.1), (1.0, torch.nan, 0.1),
-                                 (1.0, -1.0, 0.1), (1.0, 1.0, torch.nan), (0.0, 1.0, 0.0), (1.0, 0.0, 0.2), (1e200, 1e200, 1.0)])  # fmt: skip
+@pytest.mark.parametrize(
+    "bad",
+    [(-1.0, 1.0, 0.1), (torch.nan, 1.0, 0.1), (torch.inf, 1.0, 0.1), (1.0, torch.nan, 0.1), (1.0, -1.0, 0.1),
+     (1.0, 1.0, torch.nan), (0.0, 1.0, 0.0), (1.0, 0.0, 0.2), (1e200, 1e200, 1.0)],
+)  # fmt: skip
 def test_bad_parameters_raise_at_once(bad):
     chi, rho, lam = (torch.tensor([1.0, v], dtype=torch.float64) for v in bad)
     with pytest.raises(ParameterError):
@@ -199,24 +207,28 @@ def test_no_numpy_in_the_path(monkeypatch):
 
 
 MEMORY = """
-import resource, torch
+import torch
 from r2d2net.distributions import sample_gig
 torch.set_num_threads(1)
 generator, n = torch.Generator().manual_seed(0), 10_000_000
 chi = torch.rand(n, generator=generator)
 lam = {lam}
 sample_gig(chi[:100_000], 1.0, lam if isinstance(lam, float) else lam[:100_000], generator)
-before = int(open("/proc/self/statm").read().split()[1]) * resource.getpagesize()
+def kilobytes(field):
+    return next(int(line.split()[1]) for line in open("/proc/self/status") if line.startswith(field))
+before = kilobytes("VmRSS")
 x = sample_gig(chi, 1.0, lam, generator)
-print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 - before) / (4 * n))
+print((kilobytes("VmHWM") - before) * 1024 / (4 * n))
 """
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 @pytest.mark.parametrize("lam", ["0.1", "torch.rand(n, generator=generator) - 0.5"], ids=["scalar", "tensor"])
 def test_memory(lam):
-    """1e7 float32 draws in one call: peak resident memory grows by at most 4 tensors of that size, the result included."""
-    run = subprocess.run([sys.executable, "-c", MEMORY.format(lam=lam)], capture_output=True, text=True, check=True)
+    """1e7 float32 draws in one call: the peak of resident memory grows by at most 4 tensors, the result included."""
+    run = subprocess.run(
+        [sys.executable, "-c", MEMORY.replace("{lam}", lam)], capture_output=True, text=True, check=True
+    )
     assert float(run.stdout) <= 4
 
 

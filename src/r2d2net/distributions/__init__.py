@@ -1,6 +1,12 @@
 """Distributions that shrinkage hierarchies need and torch lacks, with exact samplers and registered KLs."""
 
-from r2d2net.distributions.bessel import bessel_k_ratio, bessel_k_ratio_dx, log_bessel_k, log_bessel_k_dnu
+from r2d2net.distributions.bessel import (
+    bessel_k_ratio,
+    bessel_k_ratio_dx,
+    log_bessel_k,
+    log_bessel_k_dnu,
+    scaled_log_k,
+)
 from r2d2net.distributions.beta_prime import BetaPrime
 from r2d2net.distributions.exponential_integral import scaled_expint
 from r2d2net.distributions.gamma import gamma_mean_log, standard_gamma
@@ -28,5 +34,6 @@ __all__ = [
     "log_bessel_k_dnu",
     "sample_gig",
     "scaled_expint",
+    "scaled_log_k",
     "standard_gamma",
 ]

@@ -14,9 +14,9 @@ import torch
 from matplotlib.figure import Figure
 from rich.table import Table
 
-from r2d2net.report.files import replace_when_written, write_json
+from r2d2net.files import replace_when_written, write_json
+from r2d2net.provenance import provenance
 from r2d2net.report.prior_rates import AnyPrior, Rate, RateRow
-from r2d2net.report.provenance import provenance
 
 PANELS = (("near zero", 1e-4, 1.0), ("in the tail", 1.0, 1e4))
 TIE = 1e-3  # exponents closer than this are the same

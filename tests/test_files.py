@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from r2d2net.report.files import replace_when_written, write_json
-from r2d2net.report.provenance import provenance
+from r2d2net.files import replace_when_written, write_json
+from r2d2net.provenance import provenance
 
 
 def test_a_failure_keeps_the_old_file(tmp_path: Path) -> None:

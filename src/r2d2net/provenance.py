@@ -42,4 +42,4 @@ def _commit() -> str | None:
     except (OSError, subprocess.SubprocessError):
         return None
     # A site-packages folder inside somebody's repository is not a checkout of ours.
-    return found.stdout.strip() if here.parents[1].name == "src" else None
+    return found.stdout.strip() if here.parent.name == "src" else None

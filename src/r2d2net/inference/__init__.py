@@ -1,0 +1,8 @@
+"""Inference algorithms, one file each. What an algorithm is stands in `base`."""
+
+from r2d2net.inference.base import Info, Method, Running
+from r2d2net.inference.cavi import CAVI
+from r2d2net.inference.svgi import SVGI
+from r2d2net.inference.variational import VariationalState
+
+__all__ = ["CAVI", "SVGI", "Info", "Method", "Running", "VariationalState"]

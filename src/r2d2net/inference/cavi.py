@@ -1,0 +1,37 @@
+"""Coordinate ascent: gradient steps on q(w), deterministic updates of q(scales) from E_q[w^2]."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from r2d2net.errors import require
+from r2d2net.inference.variational import MeanField, Variational
+from r2d2net.model import BayesianModel, Slot
+
+
+@dataclass(frozen=True, kw_only=True)
+class CAVI(Variational):
+    """Coordinate-ascent variational inference; the arguments are those of `Variational`."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require(self.variance == "free", "variance", repr(self.variance), "coordinate ascent needs variance='free'")
+
+    def build(self, model: BayesianModel, *, n: int, steps: int, inputs: int | None = None) -> CoordinateAscent:
+        """Bind to a model, the number of training rows and of steps."""
+        return CoordinateAscent(self, model, n=n, steps=steps, inputs=inputs)
+
+
+class CoordinateAscent(MeanField):
+    """CAVI bound to a model."""
+
+    def refresh(
+        self, slot: Slot, scales: Any, drawn: Tensor, mean: Tensor, scale: Tensor, generator: torch.Generator
+    ) -> Any:
+        assert slot.prior is not None
+        second_moment = slot.of(mean).square() + slot.of(scale).square()
+        return slot.prior.cavi(second_moment, scales).scales

@@ -1,0 +1,278 @@
+"""Mean-field Gaussian inference over the weights, whatever the prior: the engine of SVGI, CAVI and SVI.
+
+    q(w_j) = N(mu_j, s_j^2),    s_j = exp(rho_j)                     "free"
+                                s_j = softplus(rho_j) sqrt(v_j)      "scaled", the paper's
+
+minimise per datum    -E_q[log p(y | x, w)] + (temperature / N) KL(q(w) q(scales) || p(w, scales)).
+
+One step: draw w, take the gradient g of the negative log likelihood at w, then
+
+    d/dmu = g + beta c mu          d/drho = g eps s + beta (c s^2 - 1)          beta = temperature / N
+
+with c the prior precision 1/v of each weight: no automatic differentiation through the KL. Both c terms are proximal
+(see `adam`). Every ``sweep_every`` steps the scales are refreshed and with them c.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn.functional import softplus
+
+from r2d2net.errors import require
+from r2d2net.inference.adam import Moments, adam_step, no_moments, shrink_log_scale, shrink_mean
+from r2d2net.inference.base import Batch, Info
+from r2d2net.likelihoods.base import Noise
+from r2d2net.model import BayesianModel, Slot, Tensors
+from r2d2net.priors import Gaussian
+
+START_SWEEPS = 10  # refreshes of the scales at the start, so that they know the initial weights
+NOISE_RATE = 0.01  # weight of a batch in the running mean of squared residuals, once many have been seen
+WARM_UP_SHARE = 0.3
+WARM_UP_ROWS_PER_INPUT = 20
+
+
+class VariationalState(NamedTuple):
+    """All that changes in training."""
+
+    step: Tensor  # number of steps taken, an int64 scalar on the CPU
+    mean: Tensor  # (weights,)
+    rho: Tensor  # (weights,)
+    fixed: Tensor  # deterministic parameters
+    precision: Tensor  # 1 / v, (weights,)
+    moments: dict[str, Moments]
+    scales: dict[str, Any]  # parameter name -> the prior's scales
+    noise: Noise
+    buffers: Tensors
+
+
+@dataclass(frozen=True, kw_only=True)
+class Variational:
+    """Settings shared by SVGI, CAVI and SVI.
+
+    Args:
+        lr: Adam's step size for the means and deterministic parameters.
+        lr_rho: Step size for rho; by default ``rho_ratio`` times lr.
+        schedule: "cosine" lets the step size fall to zero over the run, "constant" keeps it.
+        temperature: Weight of the KL; 1 is the evidence lower bound.
+        sweep_every: Steps between two refreshes of the scales.
+        variance: "free" or "scaled" (see the module's docstring).
+        initial_scale: s at the start, as a share of He's sqrt(2 / fan-in).
+        start: "he" draws He-normal means, "net" starts from the network's own weights (a trained network, say).
+        warm_up: Share of the steps over which the KL's weight rises from 0 to 1. None decides: 0.3 where there are
+            at least 20 rows for each input, else 0 (with few rows the prior must be there from the start).
+        draws: Weight draws averaged in each step.
+        clip: Largest norm of the likelihood's gradient; None does not clip.
+    """
+
+    lr: float = 0.01
+    lr_rho: float | None = None
+    schedule: Literal["cosine", "constant"] = "cosine"
+    temperature: float = 1.0
+    sweep_every: int = 8
+    variance: Literal["free", "scaled"] = "free"
+    initial_scale: float = 0.1
+    start: Literal["he", "net"] = "he"
+    warm_up: float | None = None
+    draws: int = 1
+    clip: float | None = None
+
+    rho_ratio: ClassVar[float] = 2.0
+
+    def __post_init__(self) -> None:
+        positive = {"lr": self.lr, "initial_scale": self.initial_scale}
+        positive |= {k: v for k, v in (("lr_rho", self.lr_rho), ("clip", self.clip)) if v is not None}
+        for name, value in positive.items():
+            require(0 < value < math.inf, name, value, "use a positive number")
+        require(0 <= self.temperature < math.inf, "temperature", self.temperature, "use 0 or a positive number")
+        for name in ("sweep_every", "draws"):
+            require(getattr(self, name) >= 1, name, getattr(self, name), "use a whole number from 1")
+        choices = {"schedule": ("cosine", "constant"), "variance": ("free", "scaled"), "start": ("he", "net")}
+        for name, allowed in choices.items():
+            require(getattr(self, name) in allowed, name, repr(getattr(self, name)), f"use one of {', '.join(allowed)}")
+        if self.warm_up is not None:
+            require(0 <= self.warm_up <= 1, "warm_up", self.warm_up, "use a share between 0 and 1")
+
+
+class MeanField:
+    """Mean-field inference bound to a model; subclasses say how scales are refreshed."""
+
+    def __init__(
+        self, settings: Variational, model: BayesianModel, *, n: int, steps: int, inputs: int | None = None
+    ) -> None:
+        require(n >= 1, "n", n, "give the number of training rows")
+        require(steps >= 1, "steps", steps, "give the number of steps of the whole run")
+        self.settings, self.model, self.n, self.steps = settings, model, n, steps
+        self.warm_up = settings.warm_up
+        if self.warm_up is None:
+            many = inputs is not None and n >= WARM_UP_ROWS_PER_INPUT * inputs
+            self.warm_up = WARM_UP_SHARE if many else 0.0
+
+    # --- start
+
+    def init(self, y: Tensor, generator: torch.Generator) -> VariationalState:
+        """The state before the first step; ``y`` are the (standardised) training targets."""
+        model, settings = self.model, self.settings
+        mean, fixed = model.he_start(generator) if settings.start == "he" else model.own_weights()
+        start = settings.initial_scale * model.he_scale()
+        scales = {
+            slot.name: slot.prior.init_scales(slot.shape, generator, dtype=model.dtype, device=model.device)
+            for slot in model.bayesian
+            if slot.prior is not None
+        }
+        state = VariationalState(
+            step=torch.zeros((), dtype=torch.int64),
+            mean=mean,
+            rho=torch.log(start),
+            fixed=fixed,
+            precision=torch.ones_like(mean),
+            moments={"mean": no_moments(mean), "rho": no_moments(mean), "fixed": no_moments(fixed)},
+            scales=scales,
+            noise=model.likelihood.init(y),
+            buffers=model.buffers(),
+        )
+        for slot in model.bayesian:
+            self._refresh(slot, state, mean, start, generator, sweeps=START_SWEEPS)
+        if settings.variance == "scaled":
+            sigma = (start * state.precision.sqrt()).clamp(1e-4, 10.0)
+            state.rho.copy_(torch.log(torch.expm1(sigma)))
+        return state
+
+    # --- one step
+
+    def step(self, state: VariationalState, batch: Batch, generator: torch.Generator) -> tuple[VariationalState, Info]:
+        t = int(state.step) + 1
+        lr, beta = self.learning_rate(t), self.temperature(t) / self.n
+        nll, noise = self._descend(state, batch, generator, t, lr, beta)
+        state = state._replace(step=state.step + 1, noise=noise)
+        if t % self.settings.sweep_every == 0:
+            scale = self.deviation(state)
+            drawn = torch.empty_like(state.mean).normal_(generator=generator).mul_(scale).add_(state.mean)
+            for slot in self.model.bayesian:
+                self._refresh(slot, state, drawn, scale, generator)
+        return state, Info(nll, lr, self.temperature(t))
+
+    def _descend(
+        self, state: VariationalState, batch: Batch, generator: torch.Generator, t: int, lr: float, beta: float
+    ) -> tuple[Tensor, Noise]:
+        settings, model = self.settings, self.model
+        x, y = batch
+        scale = self.deviation(state)
+        g_mean, g_scale = torch.zeros_like(state.mean), torch.zeros_like(state.mean)
+        g_fixed = torch.zeros_like(state.fixed)
+        nll = torch.zeros((), dtype=state.mean.dtype, device=state.mean.device)
+        noise = state.noise
+        for _ in range(settings.draws):
+            epsilon = torch.empty_like(state.mean).normal_(generator=generator)
+            weights = torch.addcmul(state.mean, scale, epsilon).requires_grad_()
+            fixed = state.fixed.clone().requires_grad_()
+            output = model.forward(weights, fixed, state.buffers, x, training=True)
+            loss = -model.likelihood.log_prob(output, y, state.noise).mean()
+            g, g_f = torch.autograd.grad(loss, (weights, fixed), materialize_grads=True)
+            g_mean += g / settings.draws
+            g_scale.addcmul_(g, epsilon, value=1 / settings.draws)
+            g_fixed += g_f / settings.draws
+            nll += loss.detach() / settings.draws
+            rate = max(NOISE_RATE, 1 / t) / settings.draws
+            noise = model.likelihood.observe(output.detach(), y, noise, rate)
+        if settings.clip is not None:
+            _clip([g_mean, g_scale, g_fixed], settings.clip)
+        eta = adam_step(state.mean, g_mean, state.moments["mean"], t, lr)
+        shrink_mean(state.mean, eta, state.precision, beta)
+        lr_rho = lr * (self.rho_ratio if settings.lr_rho is None else settings.lr_rho / settings.lr)
+        if settings.variance == "free":
+            eta = adam_step(state.rho, g_scale.mul_(scale).sub_(beta), state.moments["rho"], t, lr_rho)
+            shrink_log_scale(state.rho, eta, state.precision, beta)
+        else:
+            sigma, slope = softplus(state.rho), torch.sigmoid(state.rho)
+            gradient = g_scale.div_(state.precision.sqrt()).add_(beta * (sigma - 1 / sigma)).mul_(slope)
+            adam_step(state.rho, gradient, state.moments["rho"], t, lr_rho)
+        if state.fixed.numel():
+            adam_step(state.fixed, g_fixed, state.moments["fixed"], t, lr)
+        return nll, noise
+
+    @property
+    def rho_ratio(self) -> float:
+        return self.settings.rho_ratio
+
+    def learning_rate(self, t: int) -> float:
+        """Step size at step t of the run."""
+        if self.settings.schedule == "constant":
+            return self.settings.lr
+        return self.settings.lr * 0.5 * (1 + math.cos(math.pi * min(1.0, (t - 1) / self.steps)))
+
+    def temperature(self, t: int) -> float:
+        """Weight of the KL at step t."""
+        assert self.warm_up is not None
+        rising = min(1.0, t / (self.warm_up * self.steps)) if self.warm_up > 0 else 1.0
+        return self.settings.temperature * rising
+
+    # --- scales
+
+    def _refresh(
+        self,
+        slot: Slot,
+        state: VariationalState,
+        drawn: Tensor,
+        scale: Tensor,
+        generator: torch.Generator,
+        sweeps: int = 1,
+    ) -> None:
+        """Refresh one parameter's scales and write its precision."""
+        assert slot.prior is not None
+        scales = state.scales[slot.name]
+        if not isinstance(slot.prior, Gaussian):
+            for _ in range(sweeps):
+                scales = self.refresh(slot, scales, drawn, state.mean, scale, generator)
+            state.scales[slot.name] = scales
+        slot.of(state.precision).copy_(1 / slot.prior.variance(scales))
+
+    def refresh(
+        self, slot: Slot, scales: Any, drawn: Tensor, mean: Tensor, scale: Tensor, generator: torch.Generator
+    ) -> Any:
+        """One refresh of a parameter's scales given a draw of all weights, their means and deviations."""
+        raise NotImplementedError
+
+    # --- what the state says
+
+    def deviation(self, state: VariationalState) -> Tensor:
+        """s_j, the standard deviation of each weight under q."""
+        if self.settings.variance == "free":
+            return torch.exp(state.rho)
+        return softplus(state.rho) / state.precision.sqrt()
+
+    def mean(self, state: VariationalState) -> Tensor:
+        """E_q[w]."""
+        return state.mean
+
+    def sample(self, state: VariationalState, n: int, generator: torch.Generator | None = None) -> Tensor:
+        """Draws of all weights, (n, weights)."""
+        noise = torch.empty(n, *state.mean.shape, dtype=state.mean.dtype, device=state.mean.device)
+        return noise.normal_(generator=generator).mul_(self.deviation(state)).add_(state.mean)
+
+    def kl(self, state: VariationalState) -> Tensor:
+        """KL(q(w) q(scales) || p(w, scales)) in nats, over all weights and scale variables.
+
+        q(scales) is the coordinate-ascent factor at the present q(w), so -nll N - kl is a true lower bound of the
+        evidence in every mode.
+        """
+        scale = self.deviation(state)
+        total = -0.5 * (math.log(2 * math.pi) + 1) * state.mean.numel() - torch.log(scale).sum()
+        moment = state.mean.square() + scale.square()
+        for slot in self.model.bayesian:
+            assert slot.prior is not None
+            second = slot.of(moment)
+            total = total - slot.prior.cavi(second, state.scales[slot.name]).bound(second)
+        return total
+
+
+def _clip(gradients: list[Tensor], most: float) -> None:
+    """Scale the gradients down to a joint norm of at most ``most``, in place and without a host round trip."""
+    norm = torch.sqrt(sum((g.square().sum() for g in gradients), start=gradients[0].new_zeros(())))
+    factor = (most / norm.clamp(min=1e-30)).clamp(max=1)
+    for gradient in gradients:
+        gradient.mul_(factor)

@@ -1,0 +1,74 @@
+"""The contract of a likelihood: how a network's output meets the target.
+
+A likelihood is immutable. What it learns (a noise variance) is a dict of tensors that the algorithm carries in its
+state: `init` makes it, `observe` refreshes it from a batch, `log_prob` and `predict` read it.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from r2d2net.errors import DataError
+from r2d2net.prediction import Prediction
+
+Noise = dict[str, Tensor]
+
+
+class Unit(NamedTuple):
+    """The user's units of the target: y = center + scale * (what the network predicts)."""
+
+    center: Tensor
+    scale: Tensor
+
+
+class Likelihood(ABC):
+    """p(y | network output)."""
+
+    standardizes: bool = False  # whether `fit` gives the network targets of mean 0 and variance 1
+
+    @abstractmethod
+    def target(self, y: Tensor) -> Tensor:
+        """Check the targets and bring them to the dtype and shape that `log_prob` reads."""
+
+    @abstractmethod
+    def outputs(self, y: Tensor) -> int | None:
+        """Width of the network's output for these (checked) targets; None where any width will do."""
+
+    def init(self, y: Tensor) -> Noise:
+        """What the likelihood learns, at its start."""
+        return {}
+
+    def observe(self, output: Tensor, y: Tensor, noise: Noise, rate: float) -> Noise:
+        """Refresh what is learnt with one batch; ``rate`` is the weight of the batch in the running mean."""
+        return noise
+
+    @abstractmethod
+    def log_prob(self, output: Tensor, y: Tensor, noise: Noise) -> Tensor:
+        """Log likelihood of each row, (rows,)."""
+
+    @abstractmethod
+    def predict(self, outputs: Tensor, noise: Noise, unit: Unit) -> Prediction:
+        """The predictive distribution from outputs (draws, rows, width), in the user's units."""
+
+
+def real_target(y: Tensor, name: str) -> Tensor:
+    """Floating-point targets as (rows, outputs)."""
+    if y.is_complex() or y.dim() == 0 or y.dim() > 2:
+        raise DataError(f"y has shape {tuple(y.shape)}: {name} needs (rows,) or (rows, outputs)")
+    real = y if y.is_floating_point() else y.to(torch.get_default_dtype())
+    return real.unsqueeze(1) if real.dim() == 1 else real
+
+
+def like_target(output: Tensor, y: Tensor) -> Tensor:
+    """The output in the shape of the targets, or a clear error."""
+    if output.shape == y.shape:
+        return output
+    if output.numel() == y.numel() and output.shape[0] == y.shape[0]:
+        return output.reshape(y.shape)
+    raise DataError(
+        f"the network's output has shape {tuple(output.shape)}, the targets {tuple(y.shape)}: they must agree"
+    )

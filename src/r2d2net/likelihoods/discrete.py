@@ -1,0 +1,95 @@
+"""Likelihoods of classes and counts: categorical (logits), Bernoulli (one logit), Poisson (log rate)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from r2d2net.errors import DataError
+from r2d2net.likelihoods.base import Likelihood, Noise, Unit, like_target, real_target
+from r2d2net.prediction import Classification, Counts
+
+
+@dataclass(frozen=True)
+class Categorical(Likelihood):
+    """y is one of the classes 0, 1, ..., K-1; the network gives K logits."""
+
+    def target(self, y: Tensor) -> Tensor:
+        return _labels(y, "a categorical likelihood")
+
+    def outputs(self, y: Tensor) -> int | None:
+        return None
+
+    def log_prob(self, output: Tensor, y: Tensor, noise: Noise) -> Tensor:
+        if output.dim() != 2 or output.shape[0] != y.shape[0]:
+            raise DataError(f"the network's output has shape {tuple(output.shape)}: it must be ({len(y)}, classes)")
+        return -functional.cross_entropy(output, y, reduction="none")
+
+    def predict(self, outputs: Tensor, noise: Noise, unit: Unit) -> Classification:
+        return Classification(torch.softmax(outputs, -1))
+
+
+@dataclass(frozen=True)
+class Bernoulli(Likelihood):
+    """y is 0 or 1; the network gives one logit, that of 1."""
+
+    def target(self, y: Tensor) -> Tensor:
+        labels = _labels(y, "a Bernoulli likelihood")
+        if labels.numel() and int(labels.max()) > 1:
+            raise DataError(
+                f"y holds {int(labels.max())}: a Bernoulli likelihood needs 0 and 1; for classes use Categorical"
+            )
+        return labels.to(torch.get_default_dtype()).unsqueeze(1)
+
+    def outputs(self, y: Tensor) -> int | None:
+        return 1
+
+    def log_prob(self, output: Tensor, y: Tensor, noise: Noise) -> Tensor:
+        logit = like_target(output, y)
+        return -functional.binary_cross_entropy_with_logits(logit, y.to(logit.dtype), reduction="none").sum(-1)
+
+    def predict(self, outputs: Tensor, noise: Noise, unit: Unit) -> Classification:
+        return Classification(torch.cat([torch.sigmoid(-outputs), torch.sigmoid(outputs)], -1))
+
+
+@dataclass(frozen=True)
+class Poisson(Likelihood):
+    """y is a count; the network gives the log rate."""
+
+    def target(self, y: Tensor) -> Tensor:
+        counts = real_target(y, "a Poisson likelihood")
+        bad = (counts < 0) | (counts != counts.floor())
+        if bool(bad.any()):
+            raise DataError(
+                f"y holds {counts[bad].flatten()[0].item()}: a Poisson likelihood needs counts 0, 1, 2, ..."
+            )
+        return counts
+
+    def outputs(self, y: Tensor) -> int | None:
+        return y.shape[1]
+
+    def log_prob(self, output: Tensor, y: Tensor, noise: Noise) -> Tensor:
+        log_rate = like_target(output, y)
+        return (y * log_rate - torch.exp(log_rate) - torch.lgamma(y + 1)).sum(-1)
+
+    def predict(self, outputs: Tensor, noise: Noise, unit: Unit) -> Counts:
+        return Counts(torch.exp(outputs))
+
+
+def _labels(y: Tensor, name: str) -> Tensor:
+    """Class labels as integers of shape (rows,)."""
+    if y.dim() == 2 and y.shape[1] == 1:
+        y = y.squeeze(1)
+    if y.dim() != 1:
+        raise DataError(f"y has shape {tuple(y.shape)}: {name} needs (rows,)")
+    labels = y.long()
+    if y.is_floating_point() and bool((labels != y).any()):
+        raise DataError(
+            f"y holds {y[labels != y][0].item()}: {name} needs whole class numbers; for real targets use Gaussian"
+        )
+    if labels.numel() and int(labels.min()) < 0:
+        raise DataError(f"y holds {int(labels.min())}: {name} needs class numbers from 0")
+    return labels

@@ -1,0 +1,94 @@
+"""Gaussian likelihoods for regression: learnt constant noise, or noise that the network predicts.
+
+Gaussian:         y | w ~ N(f(x), s^2), s^2 a running mean of squared residuals of the sampled network
+Heteroscedastic:  y | w ~ N(f(x), exp(h(x))), the network's second half of outputs being h
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from r2d2net.errors import DataError, require
+from r2d2net.likelihoods.base import Likelihood, Noise, Unit, like_target, real_target
+from r2d2net.prediction import Regression
+
+LEAST_VARIANCE = 1e-6  # of standardised targets
+
+
+@dataclass(frozen=True)
+class Gaussian(Likelihood):
+    """Normal noise with one variance for each output.
+
+    Args:
+        noise: Standard deviation of the noise in the user's units, known and fixed; None (default) learns it.
+
+    The maximum of the ELBO over s^2 is the mean of E_q (y - f)^2 over the data. A running mean of squared residuals
+    under the sampled weights follows it without a learning rate of its own.
+    """
+
+    noise: float | None = None
+    standardizes = True
+
+    def __post_init__(self) -> None:
+        if self.noise is not None:
+            require(0 < self.noise < math.inf, "noise", self.noise, "use a positive number, or None to learn it")
+
+    def target(self, y: Tensor) -> Tensor:
+        return real_target(y, "a Gaussian likelihood")
+
+    def outputs(self, y: Tensor) -> int | None:
+        return y.shape[1]
+
+    def init(self, y: Tensor) -> Noise:
+        variance = y.new_full((y.shape[1],), 0.5) if self.noise is None else y.new_full((y.shape[1],), self.noise**2)
+        return {"variance": variance}
+
+    def observe(self, output: Tensor, y: Tensor, noise: Noise, rate: float) -> Noise:
+        if self.noise is not None:
+            return noise
+        residual = (like_target(output, y) - y).square().mean(0)
+        return {"variance": torch.lerp(noise["variance"], residual, rate).clamp(min=LEAST_VARIANCE)}
+
+    def log_prob(self, output: Tensor, y: Tensor, noise: Noise) -> Tensor:
+        variance = noise["variance"]
+        terms = (like_target(output, y) - y).square() / variance + torch.log(2 * math.pi * variance)
+        return -0.5 * terms.sum(-1)
+
+    def predict(self, outputs: Tensor, noise: Noise, unit: Unit) -> Regression:
+        return Regression(unit.center + unit.scale * outputs, noise["variance"] * unit.scale.square())
+
+
+@dataclass(frozen=True)
+class Heteroscedastic(Likelihood):
+    """Normal noise whose log variance is the second half of the network's outputs."""
+
+    standardizes = True
+
+    def target(self, y: Tensor) -> Tensor:
+        return real_target(y, "a heteroscedastic likelihood")
+
+    def outputs(self, y: Tensor) -> int | None:
+        return 2 * y.shape[1]
+
+    def log_prob(self, output: Tensor, y: Tensor, noise: Noise) -> Tensor:
+        if output.shape != (y.shape[0], 2 * y.shape[1]):
+            raise DataError(
+                f"the network's output has shape {tuple(output.shape)}: a heteroscedastic likelihood needs "
+                f"{(y.shape[0], 2 * y.shape[1])}, means then log variances"
+            )
+        mean, log_variance = _halves(output)
+        return -0.5 * ((mean - y).square() * torch.exp(-log_variance) + log_variance + math.log(2 * math.pi)).sum(-1)
+
+    def predict(self, outputs: Tensor, noise: Noise, unit: Unit) -> Regression:
+        mean, log_variance = _halves(outputs)
+        return Regression(unit.center + unit.scale * mean, torch.exp(log_variance) * unit.scale.square())
+
+
+def _halves(output: Tensor) -> tuple[Tensor, Tensor]:
+    """Means and log variances; the latter bounded so that one bad draw cannot overflow."""
+    mean, log_variance = output.chunk(2, dim=-1)
+    return mean, log_variance.clamp(math.log(LEAST_VARIANCE), 20.0)

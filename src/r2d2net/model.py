@@ -1,0 +1,214 @@
+"""A network made Bayesian: any nn.Module, priors by parameter name, a likelihood.
+
+The module is copied and never changed; its parameters live in two flat vectors, one of Bayesian weights and one of
+deterministic ones, and a forward pass lends views of them to the module through `torch.func.functional_call`. So
+attention, recurrent layers and tied weights work as they are, and a draw is a state dict of the plain network.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Mapping, Sequence
+from fnmatch import fnmatchcase
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+
+from r2d2net.errors import ParameterError
+from r2d2net.likelihoods import Gaussian as GaussianLikelihood
+from r2d2net.likelihoods import Likelihood
+from r2d2net.priors import R2D2, Gaussian, ScaleMixturePrior
+
+AnyPrior = ScaleMixturePrior[Any]
+Tensors = dict[str, Tensor]
+NORMALIZATION = (
+    nn.modules.batchnorm._NormBase,
+    nn.LayerNorm,
+    nn.GroupNorm,
+    nn.RMSNorm,
+)
+
+
+class Slot(NamedTuple):
+    """Where one parameter tensor of the network lives in its flat vector."""
+
+    name: str
+    shape: torch.Size
+    start: int
+    stop: int
+    prior: AnyPrior | None  # None: deterministic
+
+    def of(self, flat: Tensor) -> Tensor:
+        """The parameter's view of a flat vector (..., size)."""
+        return flat[..., self.start : self.stop].unflatten(-1, self.shape or (1,)).view(*flat.shape[:-1], *self.shape)
+
+
+class BayesianModel:
+    """A network, a prior for each of its parameters, and a likelihood.
+
+    Args:
+        net: Any module. It is copied; the original is never touched.
+        prior: The prior of every weight tensor (two or more dimensions, outside normalisation layers), or a mapping
+            from name patterns such as ``"head.*.weight"`` to priors: weights that no pattern matches are then
+            deterministic. A value of None makes what it matches deterministic.
+        likelihood: How outputs meet targets.
+        bias: Prior of the remaining parameters outside normalisation layers; None leaves them deterministic.
+        norm: Prior of normalisation layers' parameters; deterministic by default.
+        deterministic: Patterns of parameters that stay deterministic whatever the rest says.
+
+    Example:
+        >>> net = nn.Sequential(nn.Linear(3, 5), nn.ReLU(), nn.Linear(5, 1))
+        >>> BayesianModel(net, prior=R2D2())
+        BayesianModel(26 Bayesian and 0 deterministic parameters)
+    """
+
+    def __init__(
+        self,
+        net: nn.Module,
+        prior: AnyPrior | Mapping[str, AnyPrior | None] | None = None,
+        likelihood: Likelihood | None = None,
+        *,
+        bias: AnyPrior | None = Gaussian(1.0),  # noqa: B008 (priors are immutable)
+        norm: AnyPrior | None = None,
+        deterministic: Sequence[str] = (),
+    ) -> None:
+        self.likelihood = GaussianLikelihood() if likelihood is None else likelihood
+        self.net = copy.deepcopy(net)
+        self.net.requires_grad_(False)
+        parameters = dict(self.net.named_parameters())
+        if not parameters:
+            raise ParameterError("net has no parameters: there is nothing to learn")
+        priors = _assign(self.net, parameters, R2D2() if prior is None else prior, bias, norm, deterministic)
+        self.bayesian = _slots({n: p for n, p in parameters.items() if priors[n] is not None}, priors)
+        self.fixed = _slots({n: p for n, p in parameters.items() if priors[n] is None}, priors)
+        if not self.bayesian:
+            raise ParameterError("prior leaves every parameter deterministic: give at least one parameter a prior")
+        self.size = self.bayesian[-1].stop
+        self.fixed_size = self.fixed[-1].stop if self.fixed else 0
+
+    def __repr__(self) -> str:
+        return f"BayesianModel({self.size} Bayesian and {self.fixed_size} deterministic parameters)"
+
+    @property
+    def device(self) -> torch.device:
+        return next(self.net.parameters()).device
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return next(self.net.parameters()).dtype
+
+    def own_weights(self) -> tuple[Tensor, Tensor]:
+        """The network's own parameters as the two flat vectors."""
+        parameters = dict(self.net.named_parameters())
+        return _gather(self.bayesian, parameters, self), _gather(self.fixed, parameters, self)
+
+    def he_scale(self) -> Tensor:
+        """sqrt(2 / fan-in) for every Bayesian weight; for vectors, that of the layer they stand in, or 1."""
+        scale = torch.ones(self.size, dtype=self.dtype, device=self.device)
+        fan = {s.name.rpartition(".")[0]: _fan_in(s.shape) for s in self.bayesian + self.fixed if len(s.shape) > 1}
+        for slot in self.bayesian:
+            width = _fan_in(slot.shape) if len(slot.shape) > 1 else fan.get(slot.name.rpartition(".")[0], 2)
+            slot.of(scale).fill_(math.sqrt(2 / width))
+        return scale
+
+    def he_start(self, generator: torch.Generator | None) -> tuple[Tensor, Tensor]:
+        """He-normal weight matrices; other parameters keep the module's own values, biases start at zero."""
+        mean, fixed = self.own_weights()
+        normal = _norm_names(self.net)
+        for slots, flat in ((self.bayesian, mean), (self.fixed, fixed)):
+            for slot in slots:
+                if len(slot.shape) > 1:
+                    noise = slot.of(flat).normal_(generator=generator)
+                    noise.mul_(math.sqrt(2 / _fan_in(slot.shape)))
+                elif slot.name not in normal and slot.name.endswith("bias"):
+                    slot.of(flat).zero_()
+        return mean, fixed
+
+    def buffers(self) -> Tensors:
+        """Copies of the module's buffers (running statistics), which training carries in its state."""
+        return {name: buffer.detach().clone() for name, buffer in self.net.named_buffers()}
+
+    def parameters(self, weights: Tensor, fixed: Tensor) -> Tensors:
+        """Named views of one draw, ready for the module."""
+        named = {slot.name: slot.of(weights) for slot in self.bayesian}
+        named.update({slot.name: slot.of(fixed) for slot in self.fixed})
+        return named
+
+    def forward(self, weights: Tensor, fixed: Tensor, buffers: Tensors, x: Any, *, training: bool = False) -> Tensor:
+        """The network's output at one draw; in training mode ``buffers`` are updated in place."""
+        self.net.train(training)
+        arguments = x if isinstance(x, tuple) else (x,)
+        output = functional_call(self.net, (self.parameters(weights, fixed), buffers), arguments)
+        if not isinstance(output, Tensor):
+            raise ParameterError(f"net returns {type(output).__name__}: wrap it in a module that returns one tensor")
+        return output
+
+    def state_dict(self, weights: Tensor, fixed: Tensor, buffers: Tensors) -> Tensors:
+        """One draw as a state dict of the plain network, tied names included."""
+        named = {**self.parameters(weights, fixed), **buffers}
+        plain = self.net.state_dict(keep_vars=True)
+        by_identity = {id(p): name for name, p in self.net.named_parameters()}
+        return {
+            key: named[key if key in named else by_identity[id(value)]].detach().clone() for key, value in plain.items()
+        }
+
+
+def _assign(
+    net: nn.Module,
+    parameters: Mapping[str, Tensor],
+    prior: AnyPrior | Mapping[str, AnyPrior | None],
+    bias: AnyPrior | None,
+    norm: AnyPrior | None,
+    deterministic: Sequence[str],
+) -> dict[str, AnyPrior | None]:
+    patterns = dict(prior) if isinstance(prior, Mapping) else {}
+    for pattern in (*patterns, *deterministic):
+        if not any(fnmatchcase(name, pattern) for name in parameters):
+            names = ", ".join(parameters)
+            raise ParameterError(f"pattern {pattern!r} matches no parameter: the parameters are {names}")
+    normal = _norm_names(net)
+    assigned: dict[str, AnyPrior | None] = {}
+    for name, parameter in parameters.items():
+        matches = [p for pattern, p in patterns.items() if fnmatchcase(name, pattern)]
+        if any(fnmatchcase(name, pattern) for pattern in deterministic):
+            assigned[name] = None
+        elif matches:
+            assigned[name] = matches[0]
+        elif name in normal:
+            assigned[name] = norm
+        elif parameter.dim() < 2:
+            assigned[name] = bias
+        else:
+            assigned[name] = None if isinstance(prior, Mapping) else prior
+    return assigned
+
+
+def _norm_names(net: nn.Module) -> set[str]:
+    """Names of the parameters of normalisation layers."""
+    return {
+        f"{prefix}.{name}" if prefix else name
+        for prefix, module in net.named_modules()
+        if isinstance(module, NORMALIZATION)
+        for name, _ in module.named_parameters(recurse=False)
+    }
+
+
+def _slots(parameters: Mapping[str, Tensor], priors: Mapping[str, AnyPrior | None]) -> tuple[Slot, ...]:
+    slots, start = [], 0
+    for name, parameter in parameters.items():
+        slots.append(Slot(name, parameter.shape, start, start + parameter.numel(), priors[name]))
+        start += parameter.numel()
+    return tuple(slots)
+
+
+def _gather(slots: Sequence[Slot], parameters: Mapping[str, Tensor], model: BayesianModel) -> Tensor:
+    if not slots:
+        return torch.zeros(0, dtype=model.dtype, device=model.device)
+    return torch.cat([parameters[slot.name].detach().reshape(-1) for slot in slots])
+
+
+def _fan_in(shape: torch.Size) -> int:
+    return max(1, math.prod(shape[1:]))

@@ -1,0 +1,155 @@
+"""The posterior: whatever the algorithm, an object that draws weights and predicts.
+
+posterior.sample(n)              draws of all Bayesian weights, (n, weights)
+posterior.predict(x, draws=100)  the predictive distribution in the user's units
+posterior.state_dict()           one draw, or the mean, for the plain network's load_state_dict
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from r2d2net.errors import DataError, require
+from r2d2net.inference.base import Running
+from r2d2net.model import BayesianModel, Tensors
+from r2d2net.prediction import Classification, Counts, Prediction, Regression
+from r2d2net.units import Units
+
+ROWS = 1000  # rows of a forward pass
+MEMORY = 1 << 28  # elements of weight draws alive at once
+
+
+class Posterior:
+    """A fitted model.
+
+    Attributes:
+        model: The Bayesian model.
+        history: One dict for each epoch: nll, kl, noise, validation where there was one.
+    """
+
+    def __init__(
+        self,
+        running: Running,
+        state: Any,
+        units: Units,
+        *,
+        flat_target: bool,
+        history: list[dict[str, float]] | None = None,
+        settings: dict[str, Any] | None = None,
+    ) -> None:
+        self.running, self.state, self.units = running, state, units
+        self.flat_target = flat_target
+        self.history = [] if history is None else history
+        self.settings = {} if settings is None else settings
+
+    @property
+    def model(self) -> BayesianModel:
+        return self.running.model
+
+    def sample(self, n: int = 1, *, seed: int | None = None, generator: torch.Generator | None = None) -> Tensor:
+        """Draws of all Bayesian weights, (n, weights); `state_dict` turns one into a plain state dict."""
+        require(n >= 1, "n", n, "use a whole number from 1")
+        return self.running.sample(self.state, n, self._generator(seed, generator))
+
+    def mean(self) -> Tensor:
+        """Posterior mean of all Bayesian weights."""
+        return self.running.mean(self.state)
+
+    def named(self, weights: Tensor) -> Tensors:
+        """Views of flat weights by parameter name; a first dimension of draws is kept."""
+        return {slot.name: slot.of(weights) for slot in self.model.bayesian}
+
+    def state_dict(self, weights: Tensor | None = None) -> Tensors:
+        """A state dict of the plain network at one draw; at the posterior mean by default."""
+        weights = self.mean() if weights is None else weights
+        return self.model.state_dict(weights, self.state.fixed, self.state.buffers)
+
+    @torch.no_grad()
+    def predict(
+        self,
+        x: Any,
+        draws: int | Literal["mean"] = 100,
+        *,
+        seed: int | None = 0,
+        generator: torch.Generator | None = None,
+        rows: int = ROWS,
+    ) -> Prediction:
+        """The predictive distribution at new inputs.
+
+        Args:
+            x: Inputs as in training, in the user's units.
+            draws: Number of weight draws, or "mean" for the posterior mean weights alone.
+            seed: Seed of the draws; the same draws serve all rows.
+            generator: Used instead of the seed.
+            rows: Rows of a forward pass: less needs less memory.
+        """
+        outputs = self.outputs(x, draws, seed=seed, generator=generator, rows=rows)
+        prediction = self.model.likelihood.predict(outputs, self.state.noise, self.units.y)
+        return _squeeze(prediction) if self.flat_target else prediction
+
+    @torch.no_grad()
+    def outputs(
+        self,
+        x: Any,
+        draws: int | Literal["mean"] = 100,
+        *,
+        seed: int | None = 0,
+        generator: torch.Generator | None = None,
+        rows: int = ROWS,
+    ) -> Tensor:
+        """The network's raw outputs, (draws, rows, width)."""
+        inputs = self.units.inputs(_inputs(x, self.model))
+        length = len(inputs[0]) if isinstance(inputs, tuple) else len(inputs)
+        if length == 0:
+            raise DataError("x has 0 rows: give at least one")
+        if draws == "mean":
+            return self._forward(self.mean(), inputs, length, rows)[None]
+        require(isinstance(draws, int) and draws >= 1, "draws", draws, "use a whole number from 1, or 'mean'")
+        source = self._generator(seed, generator)
+        chunk = max(1, MEMORY // self.model.size)
+        collected = []
+        for start in range(0, draws, chunk):
+            weights = self.running.sample(self.state, min(chunk, draws - start), source)
+            collected += [self._forward(one, inputs, length, rows) for one in weights]
+        return torch.stack(collected)
+
+    def _forward(self, weights: Tensor, inputs: Any, length: int, rows: int) -> Tensor:
+        model, state = self.model, self.state
+        parts = [
+            model.forward(weights, state.fixed, state.buffers, _rows(inputs, slice(start, start + rows)))
+            for start in range(0, length, rows)
+        ]
+        output = torch.cat(parts)
+        return output if output.dim() > 1 else output[:, None]
+
+    def _generator(self, seed: int | None, generator: torch.Generator | None) -> torch.Generator:
+        if generator is not None:
+            return generator
+        source = torch.Generator(self.model.device)
+        source.manual_seed(seed) if seed is not None else source.seed()
+        return source
+
+
+def _inputs(x: Any, model: BayesianModel) -> Any:
+    if isinstance(x, tuple):
+        return tuple(_inputs(part, model) for part in x)
+    tensor = torch.as_tensor(x, device=model.device)
+    return tensor.to(model.dtype) if tensor.is_floating_point() else tensor
+
+
+def _rows(inputs: Any, rows: slice) -> Any:
+    return tuple(part[rows] for part in inputs) if isinstance(inputs, tuple) else inputs[rows]
+
+
+def _squeeze(prediction: Prediction) -> Prediction:
+    """Drop the outputs' dimension where the user's targets had none."""
+    if isinstance(prediction, Regression):
+        noise = prediction.noise_variance.expand(prediction.samples.shape)
+        return Regression(prediction.samples.squeeze(-1), noise.squeeze(-1))
+    if isinstance(prediction, Counts):
+        return Counts(prediction.samples.squeeze(-1))
+    assert isinstance(prediction, Classification)
+    return prediction

@@ -1,0 +1,192 @@
+"""Training data in whatever form the user has it, as batches whose order is a function of (seed, epoch) alone.
+
+    tensors or numpy arrays (x, y)      kept whole on the model's device, indexed by a permutation
+    a torch Dataset                     items fetched by that permutation and collated
+    a torch DataLoader                  iterated as it is; its order is its own
+
+x may be a tensor or, for networks of several inputs, a tuple of tensors.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sized
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol, cast
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.utils.data import DataLoader, Dataset, IterableDataset, default_collate
+
+from r2d2net.errors import DataError, ParameterError
+from r2d2net.inference.base import Batch
+
+Prepare = Callable[[Batch], Batch]
+
+
+class Batches(Protocol):
+    """Training data, an epoch at a time."""
+
+    @property
+    def n(self) -> int: ...
+
+    def epoch(self, number: int, skip: int = 0) -> Iterator[Batch]:
+        """The batches of an epoch, without its first ``skip``."""
+
+    def per_epoch(self) -> int: ...
+
+
+@dataclass(frozen=True)
+class TensorBatches:
+    """Whole tensors, shuffled anew every epoch; a last partial batch is dropped unless it is the only one."""
+
+    x: Any
+    y: Tensor
+    size: int
+    seed: int
+
+    @property
+    def n(self) -> int:
+        return len(self.y)
+
+    def per_epoch(self) -> int:
+        return max(1, self.n // self.size)
+
+    def epoch(self, number: int, skip: int = 0) -> Iterator[Batch]:
+        order = permutation(self.n, self.seed, number)
+        for k in range(skip, self.per_epoch()):
+            rows = order[k * self.size : (k + 1) * self.size].to(self.y.device)
+            yield take(self.x, rows), self.y[rows]
+
+
+@dataclass(frozen=True)
+class DatasetBatches:
+    """A map-style dataset, read item by item in our own order."""
+
+    dataset: Dataset[Any]
+    size: int
+    seed: int
+    prepare: Prepare
+
+    @property
+    def n(self) -> int:
+        return len(cast(Sized, self.dataset))
+
+    def per_epoch(self) -> int:
+        return max(1, self.n // self.size)
+
+    def epoch(self, number: int, skip: int = 0) -> Iterator[Batch]:
+        order = permutation(self.n, self.seed, number).tolist()
+        for k in range(skip, self.per_epoch()):
+            items = [self.dataset[i] for i in order[k * self.size : (k + 1) * self.size]]
+            yield self.prepare(pair(default_collate(items)))
+
+
+@dataclass(frozen=True)
+class LoaderBatches:
+    """A DataLoader, iterated as it is."""
+
+    loader: DataLoader[Any]
+    n: int
+    prepare: Prepare
+
+    def per_epoch(self) -> int:
+        return len(self.loader)
+
+    def epoch(self, number: int, skip: int = 0) -> Iterator[Batch]:
+        for k, batch in enumerate(self.loader):
+            if k >= skip:
+                yield self.prepare(pair(batch))
+
+
+class Arrays(NamedTuple):
+    """Checked training tensors."""
+
+    x: Any
+    y: Tensor
+
+
+def permutation(n: int, seed: int, epoch: int) -> Tensor:
+    """The order of an epoch: a function of (seed, epoch)."""
+    return torch.randperm(n, generator=torch.Generator().manual_seed(mix(seed, epoch)))
+
+
+def mix(seed: int, number: int) -> int:
+    """A seed for one part of a run, unrelated to its neighbours' (SplitMix64)."""
+    z = (seed * 0x9E3779B97F4A7C15 + (number + 1) * 0xBF58476D1CE4E5B9) & 0xFFFFFFFFFFFFFFFF
+    z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) & 0xFFFFFFFFFFFFFFFF
+    z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & 0xFFFFFFFFFFFFFFFF
+    return (z ^ (z >> 31)) & 0x7FFFFFFFFFFFFFFF
+
+
+def as_arrays(data: Any, device: torch.device, dtype: torch.dtype) -> Arrays:
+    """(x, y) as tensors on the model's device, floating inputs in its dtype, finite and of one length."""
+    x, y = pair(data)
+    x = (
+        tuple(_tensor(part, "x", device, dtype) for part in x)
+        if isinstance(x, (tuple, list))
+        else _tensor(x, "x", device, dtype)
+    )
+    y = _tensor(y, "y", device, dtype)
+    parts = x if isinstance(x, tuple) else (x,)
+    rows = {len(part) for part in parts if part.dim() > 0}
+    if any(part.dim() == 0 for part in (*parts, y)):
+        raise DataError("data holds a scalar: x and y need a first dimension of rows")
+    if rows != {len(y)}:
+        raise DataError(f"x has {sorted(rows)} rows and y has {len(y)}: they must agree")
+    if len(y) == 0:
+        raise DataError("data has 0 rows: give at least one")
+    return Arrays(x, y)
+
+
+def pair(batch: Any) -> tuple[Any, Any]:
+    """Split a batch into x and y."""
+    if not isinstance(batch, (tuple, list)) or len(batch) < 2:
+        raise DataError(f"data of type {type(batch).__name__} is not a pair (x, y)")
+    *x, y = batch
+    return (x[0] if len(x) == 1 else tuple(x)), y
+
+
+def take(x: Any, rows: Tensor | slice) -> Any:
+    """The same rows of every input."""
+    return tuple(part[rows] for part in x) if isinstance(x, tuple) else x[rows]
+
+
+def rows_of(data: Any, given: int | None) -> int:
+    """The number of training rows of a Dataset or DataLoader: counted or asked for, never guessed."""
+    if given is not None:
+        return given
+    source = data.dataset if isinstance(data, DataLoader) else data
+    if isinstance(source, IterableDataset) or not hasattr(source, "__len__"):
+        raise ParameterError("n=None: a stream has no length; give n=<number of training rows>")
+    count = len(source)
+    if isinstance(data, DataLoader) and data.drop_last and data.batch_size:
+        count = data.batch_size * (count // data.batch_size)
+    if count == 0:
+        raise DataError("data has 0 rows: give at least one")
+    return count
+
+
+def default_batch_size(n: int) -> int:
+    """All rows up to 128, then about sqrt(n) steps an epoch, at most 1024."""
+    return n if n <= 128 else min(1024, max(128, 2 ** round(math.log2(n / 32))))
+
+
+def _tensor(value: Any, name: str, device: torch.device, dtype: torch.dtype) -> Tensor:
+    if isinstance(value, Tensor):
+        tensor = value.detach()
+    else:
+        array = np.asarray(value)
+        if array.dtype.kind not in "biuf":
+            raise DataError(f"{name} has dtype {array.dtype}: numbers are needed")
+        tensor = torch.from_numpy(np.ascontiguousarray(array))
+    if tensor.is_floating_point():
+        tensor = tensor.to(dtype)
+        bad = ~torch.isfinite(tensor)
+        if bool(bad.any()):
+            where = tuple(int(i) for i in torch.nonzero(bad)[0])
+            raise DataError(
+                f"{name} holds {tensor[where].item()} at {where}: remove or fill values that are not finite"
+            )
+    return tensor.to(device)

@@ -1,0 +1,76 @@
+"""Priors, likelihoods and algorithms as plain JSON, and back: how a saved run says what it is without pickles."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from r2d2net import inference, likelihoods, priors
+from r2d2net.errors import CheckpointError
+from r2d2net.model import AnyPrior, BayesianModel
+
+Specification = dict[str, Any]
+
+
+def describe(thing: Any) -> Specification:
+    """A prior, likelihood or algorithm as its class name and its arguments.
+
+    >>> describe(priors.Gaussian(0.5))
+    {'type': 'Gaussian', 'arguments': {'scale': 0.5}}
+    """
+    is_settings = dataclasses.is_dataclass(thing) and not isinstance(thing, type)
+    arguments = dataclasses.asdict(thing) if is_settings else thing.hyperparameters()
+    return {"type": type(thing).__name__, "arguments": arguments}
+
+
+def prior_from(specification: Specification) -> AnyPrior:
+    """The prior that `describe` described."""
+    arguments = dict(specification["arguments"])
+    total = arguments.pop("total", None)
+    prior = _build(priors, specification["type"], arguments)
+    if total is not None:
+        prior.total = total
+    return prior
+
+
+def likelihood_from(specification: Specification) -> likelihoods.Likelihood:
+    """The likelihood that `describe` described."""
+    return _build(likelihoods, specification["type"], specification["arguments"])
+
+
+def method_from(specification: Specification) -> inference.Method:
+    """The algorithm that `describe` described."""
+    return _build(inference, specification["type"], specification["arguments"])
+
+
+def describe_model(model: BayesianModel) -> Specification:
+    """Parameter names, shapes and priors, and the likelihood."""
+    parameters = {
+        slot.name: {"shape": list(slot.shape), "prior": None if slot.prior is None else describe(slot.prior)}
+        for slot in (*model.bayesian, *model.fixed)
+    }
+    return {"parameters": parameters, "likelihood": describe(model.likelihood)}
+
+
+def model_from(net: Any, specification: Specification) -> BayesianModel:
+    """The model around a network of the same architecture; anything that differs is one clear error."""
+    expected = {name: tuple(entry["shape"]) for name, entry in specification["parameters"].items()}
+    found = {name: tuple(parameter.shape) for name, parameter in net.named_parameters()}
+    for name in sorted(expected.keys() | found.keys()):
+        if expected.get(name) != found.get(name):
+            raise CheckpointError(
+                f"net does not fit the saved run at parameter {name!r}: saved {expected.get(name, 'nothing')}, "
+                f"net has {found.get(name, 'nothing')}"
+            )
+    assigned = {
+        name: None if entry["prior"] is None else prior_from(entry["prior"])
+        for name, entry in specification["parameters"].items()
+    }
+    escaped = {name.replace("[", "[[]"): prior for name, prior in assigned.items()}
+    return BayesianModel(net, escaped, likelihood_from(specification["likelihood"]))
+
+
+def _build(module: Any, name: str, arguments: dict[str, Any]) -> Any:
+    if name not in module.__all__:
+        raise CheckpointError(f"the saved run names {name!r}, which {module.__name__} does not have")
+    return getattr(module, name)(**arguments)
