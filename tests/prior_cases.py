@@ -42,6 +42,30 @@ def r2d2_cdf(a_pi: float, b: float, sigma0: float) -> Cdf:
     return _interpolated(lambda x: -np.expm1(-x[:, None] / np.maximum(s, 1e-300)).mean(1), sigma0)
 
 
+def adaptive_r2d2_cdf(concentrations: list[float], kappas: list[float], floor: float) -> Cdf:
+    """By numerical convolution of log E and log T, summed over (a, kappa), the Gaussian and the grid of log g."""
+    step = 0.1
+    y = np.arange(-80, 80 + step / 2, step)
+    log_e = np.exp(np.minimum(y, 6) - np.exp(np.minimum(y, 6)))
+    log_t = [np.exp(a * y - (a + 0.5) * np.logaddexp(0, y)) / special.beta(a, 0.5) for a in concentrations]
+    masses = np.sum([np.convolve(log_e, density, mode="same") * step**2 for density in log_t], 0)
+    masses = np.append(masses, len(concentrations) - masses.sum())  # what lies below -80 is at the floor
+    log_g = np.linspace(-10, 3, 131)
+    weight = np.exp(log_g) / (1 + np.exp(2 * log_g))
+
+    def cdf(x: Any) -> Any:
+        log_u = np.arange(-60, 60, 0.1)
+        u = np.exp(log_u)[:, None] / np.sqrt(2)
+        total = floor * special.erf(u[:, 0])
+        for kappa in kappas:
+            v = np.append(floor + kappa * np.exp(y), max(floor, 1e-300))
+            total += special.erf(u / np.sqrt(v)) @ masses
+        total /= floor + len(kappas) * len(concentrations)
+        return sum(w * np.interp(np.log(x) - g, log_u, total) for w, g in zip(weight, log_g, strict=True)) / weight.sum()
+
+    return _interpolated(cdf, 1.0)
+
+
 def _interpolated(cdf: Cdf, unit: float) -> Cdf:
     """Tabulated once in log x: a table error of 1e-4 is far below the resolution of 20,000 draws."""
     log_x = np.linspace(-45, 45, 1500)
@@ -64,6 +88,8 @@ EXTREME_PRIORS = [
     priors.DirichletLaplace(50.0, 1e6),
     priors.GeneralizedDoublePareto(0.05, 1e-6),
     priors.GeneralizedDoublePareto(50.0, 1e6),
+    priors.AdaptiveR2D2(a=0.005, kappa=1e12),
+    priors.AdaptiveR2D2(a=(0.005, 10.0), kappa=(1e-6, 1e12), floor=False),
 ]
 
 CASES = [
@@ -81,4 +107,14 @@ CASES = [
     Case("double Pareto", priors.GeneralizedDoublePareto(1.5, 0.5), lambda x: 1 - (1 + x / 0.5) ** -1.5),
     Case("R2D2", priors.R2D2(0.3, 1.0, sigma0=0.5), r2d2_cdf(0.3, 1.0, 0.5)),
     Case("R2D2, the paper's", priors.R2D2.paper(), r2d2_cdf(0.6, 0.5, 1.0)),
+    Case(
+        "adaptive R2D2",
+        priors.R2D2.adaptive(),
+        adaptive_r2d2_cdf([0.01, 0.03, 0.1, 0.3], [1, 10, 100, 1e3, 1e4], floor=1.0),
+    ),
+    Case(
+        "adaptive R2D2, no floor",
+        priors.AdaptiveR2D2(a=0.1, floor=False),
+        adaptive_r2d2_cdf([0.1], [1.0], floor=0.0),
+    ),
 ]

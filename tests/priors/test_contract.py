@@ -1,7 +1,7 @@
 """The contract of `r2d2net.priors.base`, proved for every prior of tests/prior_cases.py.
 
-False alarms: a Kolmogorov-Smirnov and a Geweke test for each prior and dtype at 2e-6 each, 8e-5 in all for
-ten cases. Seeds are pinned, so a pass stays a pass until the code changes.
+False alarms: a Kolmogorov-Smirnov and a Geweke test for each prior and dtype at 2e-6 each, 1e-4 in all for
+twelve cases. Seeds are pinned, so a pass stays a pass until the code changes.
 """
 
 import math

@@ -1,5 +1,6 @@
 """Shrinkage priors: Gaussian scale mixtures over the weights of one layer. The contract is in `base`."""
 
+from r2d2net.priors.adaptive_r2d2 import AdaptiveR2D2
 from r2d2net.priors.base import Factors, ScaleMixturePrior
 from r2d2net.priors.dirichlet_laplace import DirichletLaplace
 from r2d2net.priors.gaussian import Gaussian
@@ -11,6 +12,7 @@ from r2d2net.priors.spike_slab import SpikeSlab
 
 __all__ = [
     "R2D2",
+    "AdaptiveR2D2",
     "DirichletLaplace",
     "Factors",
     "Gaussian",

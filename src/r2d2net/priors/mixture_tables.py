@@ -141,8 +141,8 @@ def _atoms(concentrations: list[float], kappa: float, floor: bool, low: float, h
     v = floor + kappa * torch.exp(y)
     if not floor:
         return v, weights
-    rest = (1 - weights.sum(0)).clamp(min=0)
-    return torch.cat([v, v.new_ones(1)]), torch.cat([weights, rest.unsqueeze(0)])
+    below = weights[0] / torch.expm1(_STEP * v.new_tensor(concentrations))  # nodes go on as e^(a y)
+    return torch.cat([v, v.new_ones(1)]), torch.cat([weights, below.unsqueeze(0)])
 
 
 def _log_mixing(a: float, y: Tensor) -> Tensor:

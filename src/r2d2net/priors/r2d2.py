@@ -41,6 +41,7 @@ from r2d2net.distributions import (
     standard_gamma,
 )
 from r2d2net.errors import ParameterError, require
+from r2d2net.priors.adaptive_r2d2 import AdaptiveR2D2
 from r2d2net.priors.base import (
     Factors,
     ScaleMixturePrior,
@@ -82,7 +83,7 @@ class R2D2(ScaleMixturePrior[R2D2Scales]):
         b: Tail exponent: density |w|^-(1 + 2b). 1/2 gives the tails of the horseshoe, less gives heavier ones.
         sigma0: Scale of the weights, fixed; w / sigma0 has the prior with sigma0 = 1.
 
-    Presets: `R2D2.paper` and, for those who think in R2, `R2D2.from_r2`.
+    Presets: `R2D2.paper`, for those who think in R2 `R2D2.from_r2`, and `R2D2.adaptive`, which nobody has to tune.
 
     Example:
         >>> prior = R2D2()
@@ -125,6 +126,19 @@ class R2D2(ScaleMixturePrior[R2D2Scales]):
         prior = cls(a_pi=concentration, b=(1 - mean_r2) * precision_r2, sigma0=sigma0)
         prior.total = mean_r2 * precision_r2
         return prior
+
+    @classmethod
+    def adaptive(cls, *, floor: bool = True) -> AdaptiveR2D2:
+        """The prior that learns its own a_pi and scale: see `AdaptiveR2D2`.
+
+        Args:
+            floor: With the ridge floor, which lets a layer be Gaussian; without it a_pi = 0.1 and only the scale is
+                learnt. Which of the two suits a network is best told by validation.
+
+        >>> R2D2.adaptive(floor=False)
+        AdaptiveR2D2(a=(0.1,), kappa=(1.0,), floor=False)
+        """
+        return AdaptiveR2D2() if floor else AdaptiveR2D2(a=0.1, floor=False)
 
     def hyperparameters(self) -> dict[str, float]:
         values = {"a_pi": self.a_pi, "b": self.b, "sigma0": self.sigma0}

@@ -1,0 +1,106 @@
+"""Local reparametrisation: noise on a layer's activations in place of noise on its weights.
+
+For a linear or convolutional layer with independent weights N(m, s^2) the activations are normal with mean layer(x; m)
+and variance layer(x^2; s^2) (Kingma, Salimans and Welling, 2015). Drawing them row by row makes the rows' noise
+independent, and the gradient's variance falls with the batch. In a convolution, and in a linear layer over positions,
+locations are treated as independent too, as is customary.
+
+Parameters outside plain Linear and Conv layers, and tied weights, are drawn as weights.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections import Counter
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+
+from r2d2net.model import BayesianModel, Tensors
+
+PLAIN = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)
+SUFFIX = "_variance"
+
+
+class LocalReparametrization:
+    """A model's network with noisy activations; built once, used in training only."""
+
+    def __init__(self, model: BayesianModel) -> None:
+        self.model = model
+        self.net = copy.deepcopy(model.net)
+        bayesian = {slot.name for slot in model.bayesian}
+        shared = Counter(id(p) for _, p in self.net.named_parameters(remove_duplicate=False))
+        self.local: set[str] = set()
+        self._noisy: list[NoisyLayer] = []
+        for name, module in list(self.net.named_modules()):
+            if type(module) not in PLAIN:
+                continue
+            own = {f"{name}.{k}".lstrip("."): p for k, p in module.named_parameters(recurse=False)}
+            weight = f"{name}.weight".lstrip(".")
+            if weight not in bayesian or any(shared[id(p)] > 1 for p in own.values()):
+                continue
+            layer = NoisyLayer(module)
+            self._noisy.append(layer)
+            self.net = _replace(self.net, name, layer)
+            self.local |= own.keys() & bayesian
+
+    def forward(
+        self,
+        mean: Tensor,
+        scale: Tensor,
+        fixed: Tensor,
+        buffers: Tensors,
+        x: Any,
+        generator: torch.Generator,
+    ) -> Tensor:
+        """The output with fresh noise, differentiable in mean and scale; buffers are updated in place."""
+        named: Tensors = {slot.name: slot.of(fixed) for slot in self.model.fixed}
+        for slot in self.model.bayesian:
+            m, s = slot.of(mean), slot.of(scale)
+            if slot.name in self.local:
+                named[slot.name], named[slot.name + SUFFIX] = m, s.square()
+            else:
+                named[slot.name] = m + s * torch.empty_like(m).normal_(generator=generator)
+        for layer in self._noisy:
+            layer.generator = generator
+        self.net.train()
+        arguments = x if isinstance(x, tuple) else (x,)
+        output: Tensor = functional_call(self.net, (named, buffers), arguments)
+        return output
+
+
+class NoisyLayer(nn.Module):
+    """A Linear or Conv layer whose activations carry the noise of its weights."""
+
+    def __init__(self, layer: nn.Module) -> None:
+        super().__init__()
+        self.generator: torch.Generator | None = None
+        self._layer = [layer]  # in a list: not a submodule, its parameters are ours
+        for name, parameter in layer.named_parameters(recurse=False):
+            self.register_parameter(name, parameter)
+            self.register_parameter(name + SUFFIX, nn.Parameter(torch.zeros_like(parameter), requires_grad=False))
+
+    def forward(self, x: Tensor) -> Tensor:
+        layer = self._layer[0]
+        bias = getattr(self, "bias", None)
+        mean = _apply(layer, x, self.weight, bias)
+        variance = _apply(layer, x.square(), self.weight_variance, None if bias is None else self.bias_variance)
+        noise = torch.empty_like(mean).normal_(generator=self.generator)
+        # sqrt has no slope at 0: a row of zeros would turn the gradient into nan
+        return mean + variance.clamp(min=1e-20).sqrt() * noise
+
+
+def _apply(layer: nn.Module, x: Tensor, weight: Any, bias: Any) -> Tensor:
+    if isinstance(layer, nn.Linear):
+        return nn.functional.linear(x, weight, bias)
+    return layer._conv_forward(x, weight, bias)  # type: ignore[operator]
+
+
+def _replace(net: nn.Module, name: str, layer: nn.Module) -> nn.Module:
+    if not name:
+        return layer
+    parent, _, child = name.rpartition(".")
+    setattr(net.get_submodule(parent), child, layer)
+    return net
