@@ -61,7 +61,9 @@ def adaptive_r2d2_cdf(concentrations: list[float], kappas: list[float], floor: f
             v = np.append(floor + kappa * np.exp(y), max(floor, 1e-300))
             total += special.erf(u / np.sqrt(v)) @ masses
         total /= floor + len(kappas) * len(concentrations)
-        return sum(w * np.interp(np.log(x) - g, log_u, total) for w, g in zip(weight, log_g, strict=True)) / weight.sum()
+        return (
+            sum(w * np.interp(np.log(x) - g, log_u, total) for w, g in zip(weight, log_g, strict=True)) / weight.sum()
+        )
 
     return _interpolated(cdf, 1.0)
 

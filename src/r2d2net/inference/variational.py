@@ -16,6 +16,7 @@ with c the prior precision 1/v of each weight: no automatic differentiation thro
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, NamedTuple
 
@@ -34,6 +35,7 @@ from r2d2net.priors import Gaussian
 START_SWEEPS = 10  # refreshes of the scales at the start, so that they know the initial weights
 NOISE_RATE = 0.01  # weight of a batch in the running mean of squared residuals, once many have been seen
 WARM_UP_SHARE = 0.3
+RISE_SHARE = 0.05  # of the steps, over which the step size rises: Adam's first steps know no scale
 WARM_UP_ROWS_PER_INPUT = 20
 
 
@@ -103,7 +105,7 @@ class Variational:
             require(0 <= self.warm_up <= 1, "warm_up", self.warm_up, "use a share between 0 and 1")
 
 
-class MeanField:
+class MeanField(ABC):
     """Mean-field inference bound to a model; subclasses say how scales are refreshed."""
 
     def __init__(
@@ -180,19 +182,32 @@ class MeanField:
             noise = model.likelihood.observe(output, y, noise, rate)
         if settings.clip is not None:
             _clip([g_mean, g_scale, g_fixed], settings.clip)
-        eta = adam_step(state.mean, g_mean, state.moments["mean"], t, lr)
-        shrink_mean(state.mean, eta, state.precision, beta)
-        lr_rho = lr * (self.rho_ratio if settings.lr_rho is None else settings.lr_rho / settings.lr)
         if settings.variance == "free":
-            eta = adam_step(state.rho, g_scale.mul_(scale).sub_(beta), state.moments["rho"], t, lr_rho)
-            shrink_log_scale(state.rho, eta, state.precision, beta)
+            self.update(state, g_mean, g_scale.mul_(scale).sub_(beta), scale, t, lr, beta)
         else:
-            sigma, slope = softplus(state.rho), torch.sigmoid(state.rho)
-            gradient = g_scale.div_(state.precision.sqrt()).add_(beta * (sigma - 1 / sigma)).mul_(slope)
-            adam_step(state.rho, gradient, state.moments["rho"], t, lr_rho)
+            self._update_scaled(state, g_mean, g_scale, t, lr, beta)
         if state.fixed.numel():
             adam_step(state.fixed, g_fixed, state.moments["fixed"], t, lr)
         return nll, noise
+
+    def update(
+        self, state: VariationalState, g_mean: Tensor, g_rho: Tensor, scale: Tensor, t: int, lr: float, beta: float
+    ) -> None:
+        """Move means and log deviations; the gradients lack only the precision's terms."""
+        eta = adam_step(state.mean, g_mean, state.moments["mean"], t, lr)
+        shrink_mean(state.mean, eta, state.precision, beta)
+        eta = adam_step(state.rho, g_rho, state.moments["rho"], t, self.rho_rate(lr))
+        shrink_log_scale(state.rho, eta, state.precision, beta)
+
+    def _update_scaled(
+        self, state: VariationalState, g_mean: Tensor, g_scale: Tensor, t: int, lr: float, beta: float
+    ) -> None:
+        """The same for s = softplus(rho) sqrt(v), whose KL in rho is that to a unit normal."""
+        eta = adam_step(state.mean, g_mean, state.moments["mean"], t, lr)
+        shrink_mean(state.mean, eta, state.precision, beta)
+        sigma, slope = softplus(state.rho), torch.sigmoid(state.rho)
+        gradient = g_scale.div_(state.precision.sqrt()).add_(beta * (sigma - 1 / sigma)).mul_(slope)
+        adam_step(state.rho, gradient, state.moments["rho"], t, self.rho_rate(lr))
 
     def _gradients(
         self, state: VariationalState, scale: Tensor, x: Any, y: Tensor, generator: torch.Generator
@@ -212,15 +227,17 @@ class MeanField:
         g_mean, g_scale, g_fixed = torch.autograd.grad(loss, (mean, deviation, fixed), materialize_grads=True)
         return output.detach(), (g_mean, g_scale, g_fixed, loss.detach())
 
-    @property
-    def rho_ratio(self) -> float:
-        return self.settings.rho_ratio
+    def rho_rate(self, lr: float) -> float:
+        """Step size of rho where that of the means is ``lr``."""
+        settings = self.settings
+        return lr * (settings.rho_ratio if settings.lr_rho is None else settings.lr_rho / settings.lr)
 
     def learning_rate(self, t: int) -> float:
         """Step size at step t of the run."""
+        rising = min(1.0, t / (RISE_SHARE * self.steps))
         if self.settings.schedule == "constant":
-            return self.settings.lr
-        return self.settings.lr * 0.5 * (1 + math.cos(math.pi * min(1.0, (t - 1) / self.steps)))
+            return self.settings.lr * rising
+        return self.settings.lr * rising * 0.5 * (1 + math.cos(math.pi * min(1.0, (t - 1) / self.steps)))
 
     def temperature(self, t: int) -> float:
         """Weight of the KL at step t."""
@@ -248,11 +265,11 @@ class MeanField:
             state.scales[slot.name] = scales
         slot.of(state.precision).copy_(1 / slot.prior.variance(scales))
 
+    @abstractmethod
     def refresh(
         self, slot: Slot, scales: Any, drawn: Tensor, mean: Tensor, scale: Tensor, generator: torch.Generator
     ) -> Any:
         """One refresh of a parameter's scales given a draw of all weights, their means and deviations."""
-        raise NotImplementedError
 
     # --- what the state says
 

@@ -3,8 +3,8 @@
     w_j | r, g ~ p_r(w_j / g) / g,     p(r, g) = p(g) / rows,     p(log g) ∝ g / (1 + g^2):  g ~ C+(0, 1)
     log p(w, r, g) = sum_j [log p_r(w_j / g) - log g] + log p(r, g)
 
-The grid of log g has a step of 5 steps of the tables' grid of log u. Dividing by g is then a shift: what weights at one
-node of log |w| say of all (g, r) is one contiguous stretch of a table, here called a window. Between nodes functions are
+One step of log g is 5 steps of the tables' grid of log u. Dividing by g is then a shift: what a weight at one node of
+log |w| says of all (g, r) is one contiguous stretch of a table, here called a window. Between nodes functions are
 cubic Hermite polynomials, linear in their node values and slopes, so the sum over weights is a weighted sum of
 windows. A few weights name their own; many are first gathered into histograms of the weights on nodes, and give the
 same number. Beyond the last nodes functions go on as straight lines, which they are (power laws) to about 1e-9.
@@ -52,7 +52,9 @@ class GlobalScaleGrid:
     def log_joint(self, log_w: Tensor) -> Tensor:
         """log p(w, r, g) for groups of weights given as log |w|, (groups, p) -> (groups, g and row)."""
         groups, p = log_w.shape
-        if 2 * p < self.nodes:
+        if p == 0:
+            total = log_w.new_zeros(groups, COUNT * self.rows, dtype=torch.float64)
+        elif 2 * p < self.nodes:
             cell, weights = self._hermite(log_w)
             node = torch.cat([cell, cell + 1], 1)
             index = self._row(torch.cat([node, node + STRIDE * self.blocks], 1))
@@ -97,7 +99,7 @@ class GlobalScaleGrid:
         return (slice(start, min(groups, start + size)) for start in range(0, groups, size))
 
     def _at_nodes(self, table: Tensor, q: Tensor) -> Tensor:
-        """Means at every node of log w, (groups, nodes): the product with q, summed along its diagonals log u + log g."""
+        """Means at every node of log w, (groups, nodes): the product with q, summed where log u + log g = log w."""
         by_row = q.reshape(-1, self.rows).T  # (rows, groups x g)
         shifted = table @ by_row  # (nodes of log u, groups x g)
         width = shifted.shape[1]

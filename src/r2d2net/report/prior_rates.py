@@ -89,6 +89,8 @@ def _theory() -> list[tuple[str, AnyPrior, Rate, Rate, bool]]:
                 ("R2D2", both),
             )
         ),
+        ("Adaptive R2D2", R2D2.adaptive(), Rate(0), Rate(-2), False),
+        ("Adaptive R2D2, no floor", R2D2.adaptive(floor=False), Rate(2 * 0.1 - 1), Rate(-2), False),
         ("Gaussian", Gaussian(), Rate(0), Rate(0, coefficient=0.5, stretch=2), False),
         ("Spike-and-slab", slab, Rate(0), Rate(0, coefficient=0.5 / slab.slab_scale**2, stretch=2), False),
     ]

@@ -1,0 +1,46 @@
+"""Plain stochastic variational inference: Adam on the whole ELBO, KL included, with no special treatment.
+
+With a Gaussian prior the KL is closed and this is Bayes by Backprop (Blundell et al., 2015) in its lower-variance
+form. Other priors take their expected precision from the coordinate-ascent factors, as CAVI does; what differs from
+CAVI is the gradient: the precision term stays inside Adam here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from torch import Tensor
+
+from r2d2net.errors import require
+from r2d2net.inference.adam import adam_step
+from r2d2net.inference.cavi import CoordinateAscent
+from r2d2net.inference.variational import Variational, VariationalState
+from r2d2net.model import BayesianModel
+
+
+@dataclass(frozen=True, kw_only=True)
+class SVI(Variational):
+    """Stochastic variational inference; the arguments are those of `Variational`."""
+
+    estimator: Literal["weights", "local"] = "weights"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require(self.variance == "free", "variance", repr(self.variance), "plain variational inference needs 'free'")
+
+    def build(self, model: BayesianModel, *, n: int, steps: int, inputs: int | None = None) -> PlainVariational:
+        """Bind to a model, the number of training rows and of steps."""
+        return PlainVariational(self, model, n=n, steps=steps, inputs=inputs)
+
+
+class PlainVariational(CoordinateAscent):
+    """SVI bound to a model."""
+
+    def update(
+        self, state: VariationalState, g_mean: Tensor, g_rho: Tensor, scale: Tensor, t: int, lr: float, beta: float
+    ) -> None:
+        g_mean.addcmul_(state.precision, state.mean, value=beta)
+        g_rho.add_(state.precision * scale.square(), alpha=beta)
+        adam_step(state.mean, g_mean, state.moments["mean"], t, lr)
+        adam_step(state.rho, g_rho, state.moments["rho"], t, self.rho_rate(lr))
