@@ -81,9 +81,13 @@ def _normal_cdf(scale: float) -> Cdf:
 
 # Hyperparameters near the ends of what anyone would ask for: scales must stay finite there too.
 EXTREME_PRIORS = [
-    priors.Gaussian(1e-25),
-    priors.Horseshoe(1e-6, 1e-6),
-    priors.Horseshoe(1e6, 1e6),
+    priors.Gaussian(1e-15),
+    priors.Gaussian(1e15),
+    priors.SpikeSlab(0.5, 1.0, 1e-15),
+    priors.R2D2(0.01, 0.05, sigma0=1e-15),
+    priors.R2D2(50.0, 50.0, sigma0=1e15),
+    priors.Horseshoe(1e-15, 1e-15),
+    priors.Horseshoe(1e15, 1e15),
     priors.HorseshoePlus(1e-6, 1e-6),
     priors.SpikeSlab(1e-6, 1e3, 1e-6),
     priors.DirichletLaplace(0.01, 1e-6),

@@ -3,8 +3,8 @@
 from r2d2net import distributions, inference, likelihoods, priors
 from r2d2net.errors import CheckpointError, DataError, DivergenceError, ParameterError, R2D2NetError
 from r2d2net.model import BayesianModel
-from r2d2net.posterior import Posterior
-from r2d2net.run.fit import fit, load, save
+from r2d2net.posterior import Posterior, load, save
+from r2d2net.run.fit import fit
 
 __version__ = "0.1.0"
 __all__ = [

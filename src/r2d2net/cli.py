@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
@@ -13,8 +13,10 @@ from rich.console import Console
 import r2d2net
 from r2d2net.errors import ParameterError, R2D2NetError
 
+# typer brings its own copy of click or uses the installed one, depending on its version
+UsageError: type[Any] = typer.BadParameter.__mro__[1]
+
 app = typer.Typer(
-    no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
     help="Bayesian neural networks with shrinkage priors.",
@@ -52,8 +54,11 @@ def priors(
     from r2d2net.report.prior_comparison import rates_as_table, save_comparison
     from r2d2net.report.prior_rates import rate_table
 
-    if out.exists() and not out.is_dir():
-        raise ParameterError(f"--out {out} is a file: give a folder")
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        reason = error.strerror.lower() if error.strerror else str(error)
+        raise ParameterError(f"--out {out} cannot be made ({reason}): give a folder that can be written") from error
     rows = rate_table()
     Console().print(rates_as_table(rows))
     for path in save_comparison(rows, out, picture.value):
@@ -63,7 +68,12 @@ def priors(
 def main() -> None:
     """Entry point of the `r2d2net` command."""
     try:
-        app()
+        code = app(sys.argv[1:] or ["--help"], standalone_mode=False)
+    except UsageError as error:
+        message = error.format_message().rstrip(".")
+        typer.echo(f"error: {message}; see `r2d2net --help`", err=True)
+        sys.exit(2)
     except (R2D2NetError, OSError) as error:
         typer.echo(f"error: {error}", err=True)
         sys.exit(2)
+    sys.exit(code if isinstance(code, int) else 0)

@@ -35,3 +35,15 @@ def require(condition: bool, argument: str, value: object, fix: str) -> None:
     """
     if not condition:
         raise ParameterError(f"{argument}={value} is out of range: {fix}")
+
+
+def require_whole(argument: str, value: object, least: int = 1) -> None:
+    """Raise a one-line `ParameterError` unless ``value`` is a whole number from ``least``.
+
+    >>> require_whole("epochs", 2.5)
+    Traceback (most recent call last):
+    ...
+    r2d2net.errors.ParameterError: epochs=2.5 is out of range: use a whole number from 1
+    """
+    fits = isinstance(value, int) and not isinstance(value, bool) and value >= least
+    require(fits, argument, repr(value), f"use a whole number from {least}")

@@ -43,7 +43,7 @@ class Slot(NamedTuple):
 
     def of(self, flat: Tensor) -> Tensor:
         """The parameter's view of a flat vector (..., size)."""
-        return flat[..., self.start : self.stop].unflatten(-1, self.shape or (1,)).view(*flat.shape[:-1], *self.shape)
+        return flat[..., self.start : self.stop].unflatten(-1, self.shape or (1,)).view((*flat.shape[:-1], *self.shape))
 
 
 class BayesianModel:
@@ -52,8 +52,8 @@ class BayesianModel:
     Args:
         net: Any module. It is copied; the original is never touched.
         prior: The prior of every weight tensor (two or more dimensions, outside normalisation layers), or a mapping
-            from name patterns such as ``"head.*.weight"`` to priors: weights that no pattern matches are then
-            deterministic. A value of None makes what it matches deterministic.
+            from name patterns such as ``"head.*.weight"`` to priors, of which the first that matches counts: weights
+            that no pattern matches are then deterministic. None makes what it matches deterministic.
         likelihood: How outputs meet targets.
         bias: Prior of the remaining parameters outside normalisation layers; None leaves them deterministic.
         norm: Prior of normalisation layers' parameters; deterministic by default.
@@ -76,6 +76,11 @@ class BayesianModel:
         deterministic: Sequence[str] = (),
     ) -> None:
         self.likelihood = GaussianLikelihood() if likelihood is None else likelihood
+        if not isinstance(self.likelihood, Likelihood):
+            raise ParameterError(f"likelihood={likelihood!r} is no likelihood: use one of r2d2net.likelihoods")
+        lazy = [name for name, parameter in net.named_parameters() if nn.parameter.is_lazy(parameter)]
+        if lazy:
+            raise ParameterError(f"net has parameters without a shape ({lazy[0]}): run it once on data first")
         self.net = copy.deepcopy(net)
         self.net.requires_grad_(False)
         parameters = dict(self.net.named_parameters())
@@ -120,10 +125,12 @@ class BayesianModel:
         normal = _norm_names(self.net)
         for slots, flat in ((self.bayesian, mean), (self.fixed, fixed)):
             for slot in slots:
+                if slot.name in normal:
+                    continue
                 if len(slot.shape) > 1:
                     noise = slot.of(flat).normal_(generator=generator)
                     noise.mul_(math.sqrt(2 / _fan_in(slot.shape)))
-                elif slot.name not in normal and slot.name.endswith("bias"):
+                elif slot.name.endswith("bias"):
                     slot.of(flat).zero_()
         return mean, fixed
 
@@ -150,7 +157,7 @@ class BayesianModel:
         """One draw as a state dict of the plain network, tied names included."""
         named = {**self.parameters(weights, fixed), **buffers}
         plain = self.net.state_dict(keep_vars=True)
-        by_identity = {id(p): name for name, p in self.net.named_parameters()}
+        by_identity = {id(t): name for name, t in (*self.net.named_parameters(), *self.net.named_buffers())}
         return {
             key: named[key if key in named else by_identity[id(value)]].detach().clone() for key, value in plain.items()
         }
@@ -165,6 +172,10 @@ def _assign(
     deterministic: Sequence[str],
 ) -> dict[str, AnyPrior | None]:
     patterns = dict(prior) if isinstance(prior, Mapping) else {}
+    for value in (*patterns.values(), bias, norm, None if isinstance(prior, Mapping) else prior):
+        if not (value is None or isinstance(value, ScaleMixturePrior)):
+            raise ParameterError(f"prior={value!r} is no prior: use one of r2d2net.priors, or None")
+    deterministic = (deterministic,) if isinstance(deterministic, str) else deterministic
     for pattern in (*patterns, *deterministic):
         if not any(fnmatchcase(name, pattern) for name in parameters):
             names = ", ".join(parameters)

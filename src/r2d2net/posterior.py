@@ -3,21 +3,27 @@
 posterior.sample(n)              draws of all Bayesian weights, (n, weights)
 posterior.predict(x, draws=100)  the predictive distribution in the user's units
 posterior.state_dict()           one draw, or the mean, for the plain network's load_state_dict
+posterior.save("run")            and load("run", net) gets it back
 """
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any, Literal
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from r2d2net.errors import DataError, require
+from r2d2net import checkpoint
+from r2d2net.errors import CheckpointError, DataError, ParameterError, require, require_whole
 from r2d2net.inference.base import Running
 from r2d2net.model import BayesianModel, Tensors
 from r2d2net.prediction import Classification, Counts, Prediction, Regression
+from r2d2net.provenance import provenance
+from r2d2net.specification import method_from, model_from
 from r2d2net.units import Units
 
+FILE, INTERRUPTED = "posterior.safetensors", "checkpoint.safetensors"
 ROWS = 1000  # rows of a forward pass
 MEMORY = 1 << 28  # elements of weight draws alive at once
 
@@ -51,7 +57,7 @@ class Posterior:
 
     def sample(self, n: int = 1, *, seed: int | None = None, generator: torch.Generator | None = None) -> Tensor:
         """Draws of all Bayesian weights, (n, weights); `state_dict` turns one into a plain state dict."""
-        require(n >= 1, "n", n, "use a whole number from 1")
+        require_whole("n", n)
         return self.running.sample(self.state, n, self._generator(seed, generator))
 
     def mean(self) -> Tensor:
@@ -101,13 +107,15 @@ class Posterior:
         rows: int = ROWS,
     ) -> Tensor:
         """The network's raw outputs, (draws, rows, width)."""
+        require_whole("rows", rows)
         inputs = self.units.inputs(_inputs(x, self.model))
         length = len(inputs[0]) if isinstance(inputs, tuple) else len(inputs)
         if length == 0:
             raise DataError("x has 0 rows: give at least one")
         if draws == "mean":
             return self._forward(self.mean(), inputs, length, rows)[None]
-        require(isinstance(draws, int) and draws >= 1, "draws", draws, "use a whole number from 1, or 'mean'")
+        fits = isinstance(draws, int) and draws >= 1
+        require(fits, "draws", repr(draws), "use a whole number from 1, or 'mean'")
         source = self._generator(seed, generator)
         chunk = max(1, MEMORY // self.model.size)
         collected = []
@@ -116,6 +124,17 @@ class Posterior:
             collected += [self._forward(one, inputs, length, rows) for one in weights]
         return torch.stack(collected)
 
+    def save(self, folder: str | Path) -> Path:
+        """Save into a folder, complete or not at all; `load` reads it."""
+        if not self.settings:
+            raise ParameterError("this posterior has no settings, so it cannot say what it is: save one made by fit")
+        path = Path(folder) / FILE
+        tensors = {f"state/{k}": v for k, v in checkpoint.flatten(self.state).items()}
+        tensors |= {f"units/{k}": v for k, v in checkpoint.flatten(self.units).items()}
+        header = {"history": self.history, **provenance(self.settings, self.settings["seed"])}
+        checkpoint.write(path, tensors, header)
+        return path
+
     def _forward(self, weights: Tensor, inputs: Any, length: int, rows: int) -> Tensor:
         model, state = self.model, self.state
         parts = [
@@ -123,7 +142,7 @@ class Posterior:
             for start in range(0, length, rows)
         ]
         output = torch.cat(parts)
-        return output if output.dim() > 1 else output[:, None]
+        return output.reshape(length, -1)
 
     def _generator(self, seed: int | None, generator: torch.Generator | None) -> torch.Generator:
         if generator is not None:
@@ -133,11 +152,54 @@ class Posterior:
         return source
 
 
+def save(posterior: Posterior, folder: str | Path) -> Path:
+    """`Posterior.save` as a function."""
+    return posterior.save(folder)
+
+
+def load(folder: str | Path, net: nn.Module) -> Posterior:
+    """Load a posterior that was saved for a network of this architecture; the network is not changed."""
+    path = Path(folder) / FILE
+    if not path.exists() and (Path(folder) / INTERRUPTED).exists():
+        raise CheckpointError(f"{folder} holds an interrupted run: finish it by fit(..., resume={str(folder)!r})")
+    tensors, header = checkpoint.read(path)
+    settings = header["settings"]
+    model = model_from(net, settings["model"])
+    running = method_from(settings["algorithm"]).build(
+        model, n=settings["n"], steps=settings["epochs"] * settings["batches"], inputs=settings["inputs"]
+    )
+    state, units = checkpoint.part(tensors, "state/"), checkpoint.part(tensors, "units/")
+    return Posterior(
+        running,
+        checkpoint.unflatten(_template(running, state), state),
+        Units.of(units, model.device),
+        flat_target=settings["flat_target"],
+        history=header["history"],
+        settings=settings,
+    )
+
+
+def _template(running: Running, saved: Tensors) -> Any:
+    """A state of the algorithm's form; what the likelihood learns has the form that was saved."""
+    device = running.model.device
+    template = running.init(torch.zeros(1, 1, device=device), torch.Generator(device).manual_seed(0))
+    noise = {name: tensor.to(device) for name, tensor in checkpoint.part(saved, "noise/").items()}
+    return template._replace(noise=noise)
+
+
 def _inputs(x: Any, model: BayesianModel) -> Any:
     if isinstance(x, tuple):
         return tuple(_inputs(part, model) for part in x)
-    tensor = torch.as_tensor(x, device=model.device)
-    return tensor.to(model.dtype) if tensor.is_floating_point() else tensor
+    try:
+        tensor = torch.as_tensor(x, device=model.device)
+    except (TypeError, ValueError) as error:
+        raise DataError(f"x of type {type(x).__name__} is no array of numbers: {error}") from error
+    if not tensor.is_floating_point():
+        return tensor
+    tensor = tensor.to(model.dtype)
+    if not bool(torch.isfinite(tensor).all()):
+        raise DataError("x holds values that are not finite: remove or fill them")
+    return tensor
 
 
 def _rows(inputs: Any, rows: slice) -> Any:

@@ -14,9 +14,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from r2d2net.errors import require
+from r2d2net.errors import DataError, require
 
 BISECTIONS = 60
+MOST_COUNT = 2.0**52  # beyond it float64 skips whole numbers
 
 
 @dataclass(frozen=True)
@@ -58,20 +59,25 @@ class Regression:
     def quantile(self, probability: float) -> Tensor:
         """Quantile of the mixture of normals, by bisection."""
         require(0 < probability < 1, "probability", probability, "use a number between 0 and 1")
-        deviation = self.noise_variance.sqrt().expand(self.samples.shape)
-        reach = math.sqrt(2) * float(torch.erfinv(torch.tensor(2 * abs(probability - 0.5)).double())) + 1e-6
-        low = (self.samples - reach * deviation).amin(0)
-        high = (self.samples + reach * deviation).amax(0)
+        samples = self.samples.double()  # float32 has no number between 1 - 6e-8 and 1
+        deviation = self.noise_variance.double().sqrt().expand(samples.shape)
+        tail = torch.tensor(min(probability, 1 - probability), dtype=torch.float64)
+        reach = 1e-6 - float(torch.special.ndtri(tail))
+        low = (samples - reach * deviation).amin(0)
+        high = (samples + reach * deviation).amax(0)
         for _ in range(BISECTIONS):
             middle = (low + high) / 2
-            below = torch.special.ndtr((middle - self.samples) / deviation).mean(0) < probability
+            # torch's ndtr is 1 + erf, which has no digits in the tail; erfc has all of them
+            cdf = 0.5 * torch.special.erfc((samples - middle) / (math.sqrt(2) * deviation))
+            below = cdf.mean(0) < probability
             low, high = torch.where(below, middle, low), torch.where(below, high, middle)
-        return (low + high) / 2
+        return ((low + high) / 2).to(self.samples.dtype)
 
     def log_prob(self, y: Tensor) -> Tensor:
         """Log predictive density of each row, outputs taken together."""
         variance = self.noise_variance.expand(self.samples.shape)
-        terms = -0.5 * ((y - self.samples).square() / variance + torch.log(2 * math.pi * variance))
+        target = _like(y, self.samples[0])
+        terms = -0.5 * ((target - self.samples).square() / variance + torch.log(2 * math.pi * variance))
         if terms.dim() > 2:
             terms = terms.flatten(2).sum(-1)
         return torch.logsumexp(terms, 0) - math.log(len(terms))
@@ -127,8 +133,11 @@ class Classification:
 
     def log_prob(self, y: Tensor) -> Tensor:
         """Log predictive probability of each row's class."""
-        tiny = torch.finfo(self.samples.dtype).tiny
-        return self.probs.gather(-1, y.long().unsqueeze(-1)).squeeze(-1).clamp(min=tiny).log()
+        probs = self.probs
+        label = _like(y, probs[:, :1]).long()
+        if bool(((label < 0) | (label >= probs.shape[1])).any()):
+            raise DataError(f"y holds a class outside 0, ..., {probs.shape[1] - 1}")
+        return probs.gather(-1, label).squeeze(-1).clamp(min=torch.finfo(probs.dtype).tiny).log()
 
 
 @dataclass(frozen=True)
@@ -163,20 +172,31 @@ class Counts:
     def quantile(self, probability: float) -> Tensor:
         """The least count whose distribution function reaches the probability."""
         require(0 < probability < 1, "probability", probability, "use a number between 0 and 1")
-        low = torch.full_like(self.mean, -1.0)  # the distribution function at ``low`` is below the probability
-        high = torch.ceil(self.samples.amax(0) * 4 + 100 + 10 * self.std)
+        rate = self.samples.double().clamp(max=MOST_COUNT / 8)
+        high = torch.ceil(rate.amax(0) * 4 + 100)
+        low = torch.full_like(high, -1.0)  # the distribution function at ``low`` is below the probability
         while bool((high - low > 1).any()):
             middle = torch.floor((low + high) / 2)
-            below = torch.special.gammaincc(middle + 1, self.samples).mean(0) < probability
+            below = torch.special.gammaincc(middle + 1, rate).mean(0) < probability
             low, high = torch.where(below, middle, low), torch.where(below, high, middle)
-        return high
+        return high.to(self.samples.dtype)
 
     def log_prob(self, y: Tensor) -> Tensor:
         """Log predictive probability of each row, outputs taken together."""
+        y = _like(y, self.samples[0])
         terms = torch.special.xlogy(y, self.samples) - self.samples - torch.lgamma(y + 1)
         if terms.dim() > 2:
             terms = terms.flatten(2).sum(-1)
         return torch.logsumexp(terms, 0) - math.log(len(terms))
+
+
+def _like(y: Tensor, row: Tensor) -> Tensor:
+    """Targets in the shape of one draw: (rows,) and (rows, 1) are the same, anything else must agree."""
+    if y.shape == row.shape:
+        return y
+    if y.dim() > 0 and y.numel() == row.numel() and len(y) == len(row):
+        return y.reshape(row.shape)
+    raise DataError(f"y has shape {tuple(y.shape)}, the prediction {tuple(row.shape)}: they must agree")
 
 
 Prediction = Regression | Classification | Counts

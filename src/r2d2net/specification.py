@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from typing import Any
 
 from r2d2net import inference, likelihoods, priors
@@ -20,7 +21,8 @@ def describe(thing: Any) -> Specification:
     """
     is_settings = dataclasses.is_dataclass(thing) and not isinstance(thing, type)
     arguments = dataclasses.asdict(thing) if is_settings else thing.hyperparameters()
-    return {"type": type(thing).__name__, "arguments": arguments}
+    plain = {name: list(value) if isinstance(value, tuple) else value for name, value in arguments.items()}
+    return {"type": type(thing).__name__, "arguments": plain}
 
 
 def prior_from(specification: Specification) -> AnyPrior:
@@ -66,11 +68,17 @@ def model_from(net: Any, specification: Specification) -> BayesianModel:
         name: None if entry["prior"] is None else prior_from(entry["prior"])
         for name, entry in specification["parameters"].items()
     }
-    escaped = {name.replace("[", "[[]"): prior for name, prior in assigned.items()}
-    return BayesianModel(net, escaped, likelihood_from(specification["likelihood"]))
+    escaped = {re.sub(r"([*?[])", r"[\1]", name): prior for name, prior in assigned.items()}
+    model = BayesianModel(net, escaped, likelihood_from(specification["likelihood"]))
+    if [slot.name for slot in (*model.bayesian, *model.fixed)] != list(expected):
+        raise CheckpointError(f"net does not fit the saved run: its parameters are not in the order {list(expected)}")
+    return model
 
 
 def _build(module: Any, name: str, arguments: dict[str, Any]) -> Any:
     if name not in module.__all__:
         raise CheckpointError(f"the saved run names {name!r}, which {module.__name__} does not have")
-    return getattr(module, name)(**arguments)
+    try:
+        return getattr(module, name)(**arguments)
+    except (TypeError, ValueError) as error:
+        raise CheckpointError(f"the saved run's {name} is not that of this version of r2d2net: {error}") from error

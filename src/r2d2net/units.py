@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from r2d2net.errors import DataError
 from r2d2net.likelihoods.base import Unit
 
 
@@ -27,11 +28,13 @@ class Units(NamedTuple):
         """Inputs as the network sees them."""
         if isinstance(x, tuple) or self.x_scale.numel() == 0:
             return x
+        if x.dim() != 2 or x.shape[1] != len(self.x_center):
+            raise DataError(f"x has shape {tuple(x.shape)}: the model was fitted to (rows, {len(self.x_center)})")
         return (x - self.x_center) / self.x_scale
 
     def targets(self, y: Tensor) -> Tensor:
-        """Targets as the network sees them."""
-        return (y - self.y.center) / self.y.scale if self.y.scale.numel() else y
+        """Targets as the network sees them; class numbers are not to be scaled."""
+        return (y - self.y.center) / self.y.scale if y.is_floating_point() else y
 
 
 def no_units(like: Tensor) -> Units:
@@ -45,12 +48,19 @@ def measure_units(x: Any, y: Tensor, *, inputs: bool, targets: bool) -> Units:
     reference = y if y.is_floating_point() else torch.zeros((), dtype=torch.get_default_dtype(), device=y.device)
     units = no_units(reference)
     if inputs and isinstance(x, Tensor) and x.dim() == 2 and x.is_floating_point():
-        units = units._replace(x_center=x.mean(0), x_scale=_scale(x))
+        units = units._replace(x_center=_center(x), x_scale=_scale(x))
     if targets:
-        units = units._replace(y=Unit(y.mean(0), _scale(y)))
+        units = units._replace(y=Unit(_center(y), _scale(y)))
     return units
 
 
+def _center(values: Tensor) -> Tensor:
+    return values.double().mean(0).to(values.dtype)
+
+
 def _scale(values: Tensor) -> Tensor:
-    deviation = values.std(0, correction=0)
-    return torch.where(deviation > 1e-12 * values.abs().amax(0).clamp(min=1e-30), deviation, 1.0)
+    """In float64, where squares of float32 numbers neither overflow nor vanish; rounding errors are no deviation."""
+    exact = values.double()
+    deviation = exact.std(0, correction=0)
+    varies = deviation > 4 * torch.finfo(values.dtype).eps * exact.abs().amax(0)
+    return torch.where(varies, deviation, 1.0).to(values.dtype)

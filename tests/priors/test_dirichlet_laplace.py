@@ -56,5 +56,5 @@ def test_many_weights_are_interpolated(dtype: torch.dtype, tolerance: float) -> 
 @pytest.mark.parametrize("argument", ["concentration", "scale"])
 @pytest.mark.parametrize("value", [0.0, -1.0, float("inf")])
 def test_impossible_arguments_are_named(argument: str, value: float) -> None:
-    with pytest.raises(ValueError, match=f"^{argument}={value} is out of range: use a positive number"):
+    with pytest.raises(ValueError, match=f"^{argument}={value} is out of range: use a number between"):
         DirichletLaplace(**{argument: value})

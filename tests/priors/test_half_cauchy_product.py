@@ -66,7 +66,7 @@ def test_kl_and_log_variance_against_monte_carlo(prior: Horseshoe | HorseshoePlu
 @pytest.mark.parametrize("value", [0.0, -1.0, math.nan, math.inf])
 @pytest.mark.parametrize("prior", [Horseshoe, HorseshoePlus])
 def test_impossible_scales_are_named(prior: type, argument: str, value: float) -> None:
-    with pytest.raises(ValueError, match=rf"^{argument}={value} is out of range: use a positive number"):
+    with pytest.raises(ValueError, match=rf"^{argument}={value} is out of range: use a number between"):
         prior(**{argument: value})
 
 

@@ -48,8 +48,8 @@ def test_kl_is_that_of_the_indicators_and_the_responsibility_is_best() -> None:
     ("arguments", "message"),
     [
         ({"slab_probability": 1.0}, r"slab_probability=1.0 is out of range: use a number in \(0, 1\)"),
-        ({"slab_scale": -2.0}, "slab_scale=-2.0 is out of range: use a positive number"),
-        ({"spike_scale": 1.0}, "spike_scale=1.0 is out of range: use a positive number below slab_scale=1.0"),
+        ({"slab_scale": -2.0}, "slab_scale=-2.0 is out of range: use a number between"),
+        ({"spike_scale": 1.0}, "spike_scale=1.0 is out of range: use a number below slab_scale=1.0"),
     ],
 )
 def test_impossible_arguments_are_named(arguments: dict[str, float], message: str) -> None:

@@ -108,7 +108,8 @@ def _prepare(nu: Number, x: Number) -> tuple[Tensor, Tensor, torch.dtype]:
     if tensors:
         promoted = torch.result_type(nu, x)
         dtype = promoted if promoted.is_floating_point else dtype
-    device = tensors[0].device if tensors else None
+    # a scalar on the CPU follows a tensor on an accelerator
+    device = next((t.device for t in tensors if t.device.type != "cpu"), tensors[0].device if tensors else None)
     nu64, x64 = torch.broadcast_tensors(
         *(torch.as_tensor(value, dtype=torch.float64, device=device) for value in (nu, x))
     )
@@ -172,7 +173,8 @@ def _evaluate(
     """A component at the elements of one region; derivatives are autograd's through the region's formulas."""
     position = {"log_z": 0, "mean_z": 0, "delta": 1, "ratio": 2, "ratio_dx": 2}[name]
     inner = {"mean_z": "nu", "ratio_dx": "x"}.get(name)  # components that are themselves derivatives
-    with torch.set_grad_enabled(inner is not None or derivative != ""):
+    # inference mode would refuse the derivatives: the clones below are ordinary tensors
+    with torch.inference_mode(False), torch.set_grad_enabled(inner is not None or derivative != ""):
         variables = {"nu": nu.clone().requires_grad_(), "x": x.clone().requires_grad_()}
         value = region(variables["nu"], variables["x"])[position]
         if inner is not None:

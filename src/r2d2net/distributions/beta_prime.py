@@ -40,8 +40,7 @@ class BetaPrime(Distribution):
         self.concentration1, self.concentration0 = broadcast_all(concentration1, concentration0)
         require_positive(concentration1=self.concentration1, concentration0=self.concentration0)
         super().__init__(self.concentration1.shape, validate_args=False)
-        if validate_args is not None:
-            self._validate_args = validate_args
+        self._validate_args = Distribution._validate_args if validate_args is None else validate_args
 
     def expand(self, batch_shape: Sequence[int], _instance: BetaPrime | None = None) -> BetaPrime:
         new = self._get_checked_instance(BetaPrime, _instance)
@@ -54,19 +53,23 @@ class BetaPrime(Distribution):
 
     def sample(self, sample_shape: Sequence[int] = (), generator: torch.Generator | None = None) -> Tensor:
         shape = torch.Size(sample_shape) + self.batch_shape
-        a, b = (c.detach().expand(shape) for c in (self.concentration1, self.concentration0))
-        limits = torch.finfo(a.dtype)
+        # float64: at small shapes both gammas leave float32's range long before their ratio does
+        a, b = (c.detach().double().expand(shape) for c in (self.concentration1, self.concentration0))
+        limits = torch.finfo(self.concentration1.dtype)
         ratio = standard_gamma(a, generator).div_(standard_gamma(b, generator))
-        return ratio.clamp_(min=limits.tiny, max=limits.max)
+        return ratio.clamp_(min=limits.tiny, max=limits.max).to(self.concentration1.dtype)
 
     def log_prob(self, value: Tensor) -> Tensor:
         if self._validate_args:
             self._validate_sample(value)
-        a, b, log_x = self.concentration1, self.concentration0, torch.log(value)
-        return (a - 1) * log_x - (a + b) * softplus(log_x, threshold=50) - self._log_beta()
+        a, b, log_x = self.concentration1.double(), self.concentration0.double(), torch.log(value.double())
+        density = (a - 1) * log_x - (a + b) * softplus(log_x, threshold=50) - self._log_beta()
+        density = torch.where(log_x == math.inf, -math.inf, density)
+        return density.to(torch.promote_types(self.concentration1.dtype, value.dtype))
 
     def _log_beta(self) -> Tensor:
-        a, b = self.concentration1, self.concentration0
+        """log B(a, b) in float64: its terms cancel for large shapes."""
+        a, b = self.concentration1.double(), self.concentration0.double()
         return torch.lgamma(a) + torch.lgamma(b) - torch.lgamma(a + b)
 
     @property
@@ -85,6 +88,6 @@ class BetaPrime(Distribution):
         return torch.where(b > 2, a * (a + b - 1) / ((b - 2) * (b - 1).square()), math.inf)
 
     def entropy(self) -> Tensor:
-        a, b = self.concentration1, self.concentration0
-        mean_log1p = torch.digamma(a + b) - torch.digamma(b)
-        return self._log_beta() - (a - 1) * self.mean_log + (a + b) * mean_log1p
+        a, b = self.concentration1.double(), self.concentration0.double()
+        mean_log, mean_log1p = torch.digamma(a) - torch.digamma(b), torch.digamma(a + b) - torch.digamma(b)
+        return (self._log_beta() - (a - 1) * mean_log + (a + b) * mean_log1p).to(self.concentration1.dtype)

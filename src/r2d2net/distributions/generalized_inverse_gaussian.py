@@ -67,8 +67,7 @@ class GeneralizedInverseGaussian(Distribution):
         self._order: Tensor | float = lam if not isinstance(lam, Tensor) or lam.dim() == 0 else self.lam
         check_parameters(self.chi, self.rho, self.lam)
         super().__init__(self.chi.shape, validate_args=False)
-        if validate_args is not None:
-            self._validate_args = validate_args
+        self._validate_args = Distribution._validate_args if validate_args is None else validate_args
 
     def expand(
         self, batch_shape: Sequence[int], _instance: GeneralizedInverseGaussian | None = None
@@ -104,7 +103,8 @@ class GeneralizedInverseGaussian(Distribution):
         # t = e^z = Y / m
         t = torch.where(c.flipped, chi / x, rho * x) / c.h
         psi = c.al * (t - 1) * ((t - 1) / t) / 2 + c.order * _excess(t)
-        return (-psi - c.log_z - torch.log(x)).to(value.dtype)
+        density = torch.where(x == math.inf, -math.inf, -psi - c.log_z - torch.log(x))
+        return density.to(torch.promote_types(self.chi.dtype, value.dtype))
 
     @property
     def mean(self) -> Tensor:

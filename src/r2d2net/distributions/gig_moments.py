@@ -15,6 +15,7 @@ from torch import Tensor
 
 from r2d2net.distributions.bessel import bessel_k_ratio, bessel_k_ratio_dx
 from r2d2net.distributions.gig_sampler import check_parameters
+from r2d2net.errors import require
 
 CELLS_PER_UNIT = 256  # of log x: the interpolation error is below (1/256)^4 / 384 times a fourth derivative of about 1
 LOWEST = 1e-40
@@ -27,6 +28,7 @@ def gig_moments(chi: Tensor, rho: Tensor | float, lam: float) -> tuple[Tensor, T
     >>> mean, mean_inverse
     (tensor([3.], dtype=torch.float64), tensor([0.5000], dtype=torch.float64))
     """
+    require(math.isfinite(lam), "lam", lam, "use a finite number")
     rho_t = torch.as_tensor(rho, dtype=chi.dtype, device=chi.device)
     check_parameters(chi, rho_t, torch.zeros((), dtype=chi.dtype, device=chi.device))  # order 0 admits no limit
     chi64, rho64 = chi.to(torch.float64), rho_t.to(torch.float64)
@@ -61,6 +63,7 @@ def _highest(order: float) -> float:
 
 
 @lru_cache(maxsize=32)
+@torch.inference_mode(False)
 def _table(order: float, device: torch.device) -> Tensor:
     """Power coefficients of log D on each cell, (4, cells)."""
     low = math.log(LOWEST)

@@ -31,7 +31,7 @@ from r2d2net.errors import ParameterError
 
 CPU_CHUNK = 1 << 15  # a chunk's working set stays in the cache, and its buffers are used again
 COMPILED_CHUNK = 1 << 17  # a fused proposal has no buffers
-GPU_CHUNK = 1 << 22
+GPU_CHUNK = 1 << 20
 LEAST_PRODUCT = 1e-300  # 1 / (chi rho) must stay a float64
 BUFFERS = 11
 STRAGGLERS = 1 << 12
@@ -152,15 +152,18 @@ def sample_gig(
     Draws below the smallest normal number of the dtype are returned as that number. At orders within 0.0015 of
     zero a product chi rho strictly between 0 and 1e-300 counts as 1e-300.
     """
+    chi = torch.as_tensor(chi).detach()
+    if not chi.is_floating_point():
+        chi = chi.to(torch.get_default_dtype())
     dtype, device = chi.dtype, chi.device
-    rho_t = torch.as_tensor(rho, dtype=dtype, device=device)
-    lam_t = torch.as_tensor(lam, dtype=dtype, device=device)
+    rho_t = torch.as_tensor(rho, dtype=dtype, device=device).detach()
+    lam_t = torch.as_tensor(lam, dtype=dtype, device=device).detach()
     shape = torch.broadcast_shapes(chi.shape, rho_t.shape, lam_t.shape)
     work = check_parameters(chi, rho_t, lam_t)
     out = torch.empty(shape, dtype=dtype, device=device)
     if out.numel() == 0:
         return out
-    chi_f, rho_f, lam_f = (v if v.dim() == 0 else v.expand(shape).reshape(-1) for v in (chi, rho_t, lam_t))
+    chi_f, rho_f, lam_f = (Reader(v if v.dim() == 0 else v.expand(shape)) for v in (chi, rho_t, lam_t))
     step = _compiled_propose() if compiled else propose
     flat = out.view(-1)
     _fill(flat, chi_f, rho_f, lam_f, work, generator, step)
@@ -190,11 +193,13 @@ def check_parameters(chi: Tensor, rho: Tensor, lam: Tensor) -> torch.dtype:
         raise ParameterError("chi holds 0 where lam <= 0: the density is improper there; give chi > 0 or lam > 0")
     if rho_min == 0 and lam_max >= 0 and bool(((rho == 0) & (lam >= 0)).any()):
         raise ParameterError("rho holds 0 where lam >= 0: the density is improper there; give rho > 0 or lam < 0")
-    if chi_max * rho_max > 1e300:
-        raise ParameterError(f"chi * rho reaches {chi_max * rho_max:.3g}: it must stay below 1e300")
+    product = (chi_min * rho_min, chi_max * rho_max)
+    if product[1] > 1e300:
+        product = (product[0], float((chi.detach().double() * rho.detach().double()).max()))
+        if product[1] > 1e300:
+            raise ParameterError(f"chi * rho reaches {product[1]:.3g}: it must stay below 1e300")
     least = 0.0 if lam_min <= 0 <= lam_max else min(abs(lam_min), abs(lam_max))
     most = max(abs(lam_min), abs(lam_max))
-    product = (chi_min * rho_min, chi_max * rho_max)
     narrow = most <= 100 and product[1] <= 1e30 and (least >= 0.25 or product[0] >= 1e-36)
     return chi.dtype if narrow else torch.float64
 
@@ -202,11 +207,37 @@ def check_parameters(chi: Tensor, rho: Tensor, lam: Tensor) -> torch.dtype:
 Step = Callable[..., Tensor]
 
 
+class Reader:
+    """A tensor of any strides, read by flat index: broadcast parameters are never written out."""
+
+    def __init__(self, tensor: Tensor) -> None:
+        self.scalar = tensor.dim() == 0
+        self.value = tensor
+        self._flat = tensor.view(-1) if tensor.is_contiguous() else None
+        if self._flat is None:
+            extent = 1 + sum((n - 1) * stride for n, stride in zip(tensor.shape, tensor.stride(), strict=True))
+            self._storage = tensor.as_strided((extent,), (1,))
+
+    def __getitem__(self, index: Tensor | slice) -> Tensor:
+        if self.scalar:
+            return self.value
+        if self._flat is not None:
+            return self._flat[index]
+        if isinstance(index, slice):
+            index = torch.arange(index.start, min(index.stop, self.value.numel()), device=self.value.device)
+        position = torch.zeros_like(index)
+        for size, stride in zip(reversed(self.value.shape), reversed(self.value.stride()), strict=True):
+            if stride:
+                position += (index % size) * stride
+            index = index // size
+        return self._storage[position]
+
+
 def _fill(
     out: Tensor,
-    chi: Tensor,
-    rho: Tensor,
-    lam: Tensor,
+    chi: Reader,
+    rho: Reader,
+    lam: Reader,
     work: torch.dtype,
     generator: torch.Generator | None,
     step: Step,
@@ -216,15 +247,15 @@ def _fill(
     if out.device.type == "cpu":
         chunk = CPU_CHUNK if step is propose else COMPILED_CHUNK
     most = min(chunk, max(out.numel(), STRAGGLERS))
-    if out.device.type == "cpu" and step is propose:
-        buffers = list(torch.empty(BUFFERS, most, dtype=work).unbind())
+    if step is propose:
+        buffers = list(torch.empty(BUFFERS, most, dtype=work, device=out.device).unbind())
     uniforms = torch.empty(2, most, dtype=work, device=out.device)
     # A scalar order is set up once for all elements.
-    shared = _order_setup(lam.to(work)) if lam.dim() == 0 else None
+    shared = _order_setup(lam.value.to(work)) if lam.scalar else None
 
     def draw(target: Tensor, index: Tensor | slice) -> None:
         count = target.numel()
-        c, r, n = ((v if v.dim() == 0 else v[index]).to(work) for v in (chi, rho, lam))
+        c, r, n = (v[index].to(work) for v in (chi, rho, lam))
         order, points, reciprocal = shared if shared is not None else _order_setup(n)
         if work == torch.float64:
             c, r = _representable(c, r, order)

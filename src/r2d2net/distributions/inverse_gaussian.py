@@ -47,8 +47,7 @@ class ReciprocalInverseGaussian(Distribution):
         require_nonnegative(chi=self.chi)
         require_positive(rho=self.rho)
         super().__init__(self.chi.shape, validate_args=False)
-        if validate_args is not None:
-            self._validate_args = validate_args
+        self._validate_args = Distribution._validate_args if validate_args is None else validate_args
 
     def expand(
         self, batch_shape: Sequence[int], _instance: ReciprocalInverseGaussian | None = None
@@ -78,8 +77,10 @@ class ReciprocalInverseGaussian(Distribution):
         if self._validate_args:
             self._validate_sample(value)
         # -(rho x - t)^2 / (2 rho x): the square keeps what the two exponentials would cancel
-        gap = torch.sqrt(self.rho * value) - torch.sqrt(self.chi / value)
-        return 0.5 * (torch.log(self.rho) - torch.log(value) - math.log(2 * math.pi) - gap.square())
+        chi, rho, x = self.chi.double(), self.rho.double(), value.double()
+        gap = torch.sqrt(rho * x) - torch.sqrt(chi / x)
+        density = 0.5 * (torch.log(rho) - torch.log(x) - math.log(2 * math.pi) - gap.square())
+        return density.to(torch.promote_types(self.chi.dtype, value.dtype))
 
     @property
     def mean(self) -> Tensor:
@@ -88,7 +89,7 @@ class ReciprocalInverseGaussian(Distribution):
     @property
     def mean_inverse(self) -> Tensor:
         """E[1/X] = sqrt(rho / chi)."""
-        return torch.sqrt(self.rho / self.chi)
+        return torch.sqrt(self.rho) / torch.sqrt(self.chi)
 
     @property
     def mean_log(self) -> Tensor:
@@ -127,8 +128,7 @@ class InverseGaussian(Distribution):
         self.loc, self.concentration = broadcast_all(loc, concentration)
         require_positive(loc=self.loc, concentration=self.concentration)
         super().__init__(self.loc.shape, validate_args=False)
-        if validate_args is not None:
-            self._validate_args = validate_args
+        self._validate_args = Distribution._validate_args if validate_args is None else validate_args
 
     def expand(self, batch_shape: Sequence[int], _instance: InverseGaussian | None = None) -> InverseGaussian:
         new = self._get_checked_instance(InverseGaussian, _instance)
@@ -140,17 +140,23 @@ class InverseGaussian(Distribution):
 
     @property
     def reciprocal(self) -> ReciprocalInverseGaussian:
-        """The distribution of 1/Y."""
-        return ReciprocalInverseGaussian(self.concentration / self.loc.square(), self.concentration)
+        """The distribution of 1/Y, in float64: concentration / loc^2 leaves float32 easily."""
+        loc, concentration = self.loc.double(), self.concentration.double()
+        return ReciprocalInverseGaussian(concentration / loc.square(), concentration)
 
     def sample(self, sample_shape: Sequence[int] = (), generator: torch.Generator | None = None) -> Tensor:
-        return self.reciprocal.sample(sample_shape, generator).reciprocal_()
+        limits = torch.finfo(self.loc.dtype)
+        draws = self.reciprocal.sample(sample_shape, generator).reciprocal_()
+        return draws.clamp_(min=limits.tiny, max=limits.max).to(self.loc.dtype)
 
     def log_prob(self, value: Tensor) -> Tensor:
         if self._validate_args:
             self._validate_sample(value)
-        gap = (value / self.loc - 1).square() * self.concentration / value
-        return 0.5 * (torch.log(self.concentration / (2 * math.pi)) - 3 * torch.log(value) - gap)
+        loc, concentration, y = self.loc.double(), self.concentration.double(), value.double()
+        gap = (y / loc - 1).square() * concentration / y
+        density = 0.5 * (torch.log(concentration / (2 * math.pi)) - 3 * torch.log(y) - gap)
+        density = torch.where(y == math.inf, -math.inf, density)
+        return density.to(torch.promote_types(self.loc.dtype, value.dtype))
 
     @property
     def mean(self) -> Tensor:
@@ -164,11 +170,11 @@ class InverseGaussian(Distribution):
     @property
     def mean_log(self) -> Tensor:
         """E[log Y]."""
-        return -self.reciprocal.mean_log
+        return -self.reciprocal.mean_log.to(self.loc.dtype)
 
     @property
     def variance(self) -> Tensor:
-        return self.loc**3 / self.concentration
+        return (self.loc.double() ** 3 / self.concentration.double()).to(self.loc.dtype)
 
     def entropy(self) -> Tensor:
         return 0.5 * (math.log(2 * math.pi) - torch.log(self.concentration) + 3 * self.mean_log + 1)

@@ -73,4 +73,6 @@ def _kl_reciprocal_exponential(q: ReciprocalInverseGaussian, p: Exponential) -> 
 def _kl_normal_spike_slab(q: Normal, p: SpikeSlabNormal) -> Tensor:
     """An upper bound: -log(pi e^-KL(q || slab) + (1 - pi) e^-KL(q || spike)); the mixture has no closed form."""
     slab, spike = p.components()
-    return -p.log_mix(-kl_divergence(q, slab), -kl_divergence(q, spike))
+    wide = Normal(q.loc.double(), q.scale.double())
+    bound = -p.log_mix(-kl_divergence(wide, slab), -kl_divergence(wide, spike))
+    return bound.to(torch.promote_types(q.loc.dtype, p.slab_scale.dtype))

@@ -47,8 +47,7 @@ class SpikeSlabNormal(Distribution):
             bad = self.slab_probability.detach()[~inside].flatten()[0].item()
             raise ParameterError(f"slab_probability holds {bad}: it must lie strictly between 0 and 1")
         super().__init__(self.slab_scale.shape, validate_args=False)
-        if validate_args is not None:
-            self._validate_args = validate_args
+        self._validate_args = Distribution._validate_args if validate_args is None else validate_args
 
     def expand(self, batch_shape: Sequence[int], _instance: SpikeSlabNormal | None = None) -> SpikeSlabNormal:
         new = self._get_checked_instance(SpikeSlabNormal, _instance)
@@ -60,13 +59,14 @@ class SpikeSlabNormal(Distribution):
         return new
 
     def components(self) -> tuple[Normal, Normal]:
-        """The slab and the spike."""
-        zero = torch.zeros_like(self.slab_scale)
-        return Normal(zero, self.slab_scale), Normal(zero, self.spike_scale)
+        """The slab and the spike, in float64: a narrow spike's variance leaves float32."""
+        zero = torch.zeros_like(self.slab_scale, dtype=torch.float64)
+        return Normal(zero, self.slab_scale.double()), Normal(zero, self.spike_scale.double())
 
     def log_mix(self, slab: Tensor, spike: Tensor) -> Tensor:
         """log(pi e^slab + (1 - pi) e^spike)."""
-        return torch.logaddexp(torch.log(self.slab_probability) + slab, torch.log1p(-self.slab_probability) + spike)
+        pi = self.slab_probability.to(slab.dtype)
+        return torch.logaddexp(torch.log(pi) + slab, torch.log1p(-pi) + spike)
 
     def sample(self, sample_shape: Sequence[int] = (), generator: torch.Generator | None = None) -> Tensor:
         shape = torch.Size(sample_shape) + self.batch_shape
@@ -79,7 +79,8 @@ class SpikeSlabNormal(Distribution):
         if self._validate_args:
             self._validate_sample(value)
         slab, spike = self.components()
-        return self.log_mix(slab.log_prob(value), spike.log_prob(value))
+        density = self.log_mix(slab.log_prob(value.double()), spike.log_prob(value.double()))
+        return density.to(torch.promote_types(self.slab_scale.dtype, value.dtype))
 
     @property
     def mean(self) -> Tensor:

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple, Protocol
 import torch
 from torch import Tensor
 
+from r2d2net.likelihoods.base import Unit
 from r2d2net.model import BayesianModel
 
 Batch = tuple[Any, Tensor]
@@ -35,7 +36,7 @@ class Running(Protocol):
 
     model: BayesianModel
 
-    def init(self, y: Tensor, generator: torch.Generator) -> Any: ...
+    def init(self, y: Tensor, generator: torch.Generator, unit: Unit | None = None) -> Any: ...
     def step(self, state: Any, batch: Batch, generator: torch.Generator) -> tuple[Any, Info]: ...
     def sample(self, state: Any, n: int, generator: torch.Generator | None) -> Tensor: ...
     def mean(self, state: Any) -> Tensor: ...

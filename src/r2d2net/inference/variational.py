@@ -24,11 +24,11 @@ import torch
 from torch import Tensor
 from torch.nn.functional import softplus
 
-from r2d2net.errors import require
+from r2d2net.errors import require, require_whole
 from r2d2net.inference.adam import Moments, adam_step, no_moments, shrink_log_scale, shrink_mean
 from r2d2net.inference.base import Batch, Info
 from r2d2net.inference.local_reparametrization import LocalReparametrization
-from r2d2net.likelihoods.base import Noise
+from r2d2net.likelihoods.base import Noise, Unit
 from r2d2net.model import BayesianModel, Slot, Tensors
 from r2d2net.priors import Gaussian
 
@@ -96,7 +96,7 @@ class Variational:
             require(0 < value < math.inf, name, value, "use a positive number")
         require(0 <= self.temperature < math.inf, "temperature", self.temperature, "use 0 or a positive number")
         for name in ("sweep_every", "draws"):
-            require(getattr(self, name) >= 1, name, getattr(self, name), "use a whole number from 1")
+            require_whole(name, getattr(self, name))
         choices = {"schedule": ("cosine", "constant"), "variance": ("free", "scaled"), "start": ("he", "net")}
         choices["estimator"] = ("weights", "local")
         for name, allowed in choices.items():
@@ -122,8 +122,8 @@ class MeanField(ABC):
 
     # --- start
 
-    def init(self, y: Tensor, generator: torch.Generator) -> VariationalState:
-        """The state before the first step; ``y`` are the (standardised) training targets."""
+    def init(self, y: Tensor, generator: torch.Generator, unit: Unit | None = None) -> VariationalState:
+        """The state before the first step; ``y`` are the training targets, standardised by ``unit``."""
         model, settings = self.model, self.settings
         mean, fixed = model.he_start(generator) if settings.start == "he" else model.own_weights()
         start = settings.initial_scale * model.he_scale()
@@ -140,7 +140,7 @@ class MeanField(ABC):
             precision=torch.ones_like(mean),
             moments={"mean": no_moments(mean), "rho": no_moments(mean), "fixed": no_moments(fixed)},
             scales=scales,
-            noise=model.likelihood.init(y),
+            noise=model.likelihood.init(y, unit),
             buffers=model.buffers(),
         )
         for slot in model.bayesian:
@@ -209,6 +209,7 @@ class MeanField(ABC):
         gradient = g_scale.div_(state.precision.sqrt()).add_(beta * (sigma - 1 / sigma)).mul_(slope)
         adam_step(state.rho, gradient, state.moments["rho"], t, self.rho_rate(lr))
 
+    @torch.enable_grad()
     def _gradients(
         self, state: VariationalState, scale: Tensor, x: Any, y: Tensor, generator: torch.Generator
     ) -> tuple[Tensor, tuple[Tensor, Tensor, Tensor, Tensor]]:

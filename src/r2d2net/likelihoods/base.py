@@ -38,8 +38,14 @@ class Likelihood(ABC):
     def outputs(self, y: Tensor) -> int | None:
         """Width of the network's output for these (checked) targets; None where any width will do."""
 
-    def init(self, y: Tensor) -> Noise:
-        """What the likelihood learns, at its start."""
+    def require_width(self, width: int, y: Tensor) -> None:
+        """Raise a `DataError` unless these (checked) targets fit a network of so many outputs."""
+        needed = self.outputs(y)
+        if needed is not None and width != needed:
+            raise DataError(f"net gives {width} outputs, the likelihood needs {needed} for these targets")
+
+    def init(self, y: Tensor, unit: Unit | None = None) -> Noise:
+        """What the likelihood learns, at its start; ``unit`` says what one unit of ``y`` is to the user."""
         return {}
 
     def observe(self, output: Tensor, y: Tensor, noise: Noise, rate: float) -> Noise:

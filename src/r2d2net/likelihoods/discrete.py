@@ -23,6 +23,10 @@ class Categorical(Likelihood):
     def outputs(self, y: Tensor) -> int | None:
         return None
 
+    def require_width(self, width: int, y: Tensor) -> None:
+        if y.numel() and int(y.max()) >= width:
+            raise DataError(f"y holds class {int(y.max())}, net gives {width} outputs: classes are 0, ..., {width - 1}")
+
     def log_prob(self, output: Tensor, y: Tensor, noise: Noise) -> Tensor:
         if output.dim() != 2 or output.shape[0] != y.shape[0]:
             raise DataError(f"the network's output has shape {tuple(output.shape)}: it must be ({len(y)}, classes)")

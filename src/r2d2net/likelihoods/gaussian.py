@@ -43,9 +43,11 @@ class Gaussian(Likelihood):
     def outputs(self, y: Tensor) -> int | None:
         return y.shape[1]
 
-    def init(self, y: Tensor) -> Noise:
-        variance = y.new_full((y.shape[1],), 0.5) if self.noise is None else y.new_full((y.shape[1],), self.noise**2)
-        return {"variance": variance}
+    def init(self, y: Tensor, unit: Unit | None = None) -> Noise:
+        if self.noise is None:
+            return {"variance": y.new_full((y.shape[1],), 0.5)}
+        known = y.new_full((y.shape[1],), self.noise)
+        return {"variance": (known if unit is None else known / unit.scale).square()}
 
     def observe(self, output: Tensor, y: Tensor, noise: Noise, rate: float) -> Noise:
         if self.noise is not None:

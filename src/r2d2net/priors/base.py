@@ -21,6 +21,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from numbers import Real
 from typing import Any, Generic, NamedTuple, TypeVar
 
 import torch
@@ -115,6 +116,29 @@ class ScaleMixturePrior(ABC, Generic[ScalesT]):
     def hyperparameters(self) -> dict[str, Any]:
         """The constructor's arguments, as plain numbers."""
         return {name: value for name, value in vars(self).items() if not name.startswith("_")}
+
+
+def scale_parameter(argument: str, value: float) -> float:
+    """A scale inside the range where its square is harmless in float32, as a float; else one clear error.
+
+    >>> scale_parameter("scale", "wide")
+    Traceback (most recent call last):
+    ...
+    r2d2net.errors.ParameterError: scale='wide' is out of range: use a number between 1e-15 and 1e+15
+    """
+    return _number(argument, value, 1e-15, 1e15)
+
+
+def shape_parameter(argument: str, value: float) -> float:
+    """A shape or concentration, as a float; else one clear error."""
+    return _number(argument, value, 1e-8, 1e6)
+
+
+def _number(argument: str, value: float, low: float, high: float) -> float:
+    is_number = isinstance(value, Real) and not isinstance(value, bool)
+    fix = f"use a number between {low:g} and {high:g}"
+    require(is_number and low <= float(value) <= high, argument, repr(value), fix)
+    return float(value)
 
 
 def require_groups(shape: Shape, groups: Shape) -> None:

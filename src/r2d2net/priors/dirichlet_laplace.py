@@ -28,8 +28,16 @@ from r2d2net.distributions import (
     scaled_expint,
     standard_gamma,
 )
-from r2d2net.errors import require
-from r2d2net.priors.base import ScaleMixturePrior, Shape, finite_square, positive_finite, squared
+from r2d2net.priors.base import (
+    ScaleMixturePrior,
+    Shape,
+    finite_square,
+    positive_finite,
+    require_groups,
+    scale_parameter,
+    shape_parameter,
+    squared,
+)
 from r2d2net.priors.collapsed_factors import CollapsedFactors
 
 _NODES = 256  # of the quadrature for E[log psi]
@@ -56,11 +64,8 @@ class DirichletLaplace(ScaleMixturePrior[DirichletLaplaceScales]):
     """
 
     def __init__(self, concentration: float = 0.5, scale: float = 1.0) -> None:
-        fix = "use a positive number, such as 0.5"
-        require(0 < concentration < math.inf, "concentration", concentration, fix)
-        require(0 < scale < math.inf, "scale", scale, "use a positive number, such as 1.0")
-        self.concentration = float(concentration)
-        self.scale = float(scale)
+        self.concentration = shape_parameter("concentration", concentration)
+        self.scale = scale_parameter("scale", scale)
 
     def init_scales(
         self,
@@ -72,6 +77,7 @@ class DirichletLaplace(ScaleMixturePrior[DirichletLaplaceScales]):
         device: torch.device | str | None = None,
     ) -> DirichletLaplaceScales:
         """Draw psi and phi; there is no global scale for ``groups`` to shape."""
+        require_groups(shape, groups)
         concentration = torch.full(tuple(shape), self.concentration, dtype=dtype, device=device)
         phi = 2 * standard_gamma(concentration, generator)
         psi = 2 * torch.empty_like(phi).exponential_(generator=generator)
@@ -84,11 +90,13 @@ class DirichletLaplace(ScaleMixturePrior[DirichletLaplaceScales]):
     def log_prob(self, w: Tensor) -> Tensor:
         a = self.concentration
         z = w.abs() / self.scale
-        x = (2 * torch.where(z == 0, 1.0, z)).sqrt()
+        inside = (z > 0) & (z < math.inf)
+        x = (2 * torch.where(inside, z, 1.0)).sqrt()
         constant = a * math.log(2) + math.lgamma(a) + math.log(self.scale)
         density = (a - 1) * x.log() + log_bessel_k(a - 1, x) - constant
         at_zero = math.inf if a <= 1 else -math.log(4 * (a - 1) * self.scale)
-        return torch.where(z == 0, at_zero, density)
+        outside = torch.where(z == 0, at_zero, torch.where(z.isnan(), math.nan, -math.inf))
+        return torch.where(inside, density, outside)
 
     def gibbs(
         self, w: Tensor, scales: DirichletLaplaceScales, generator: torch.Generator | None = None

@@ -13,8 +13,14 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from r2d2net.errors import require
-from r2d2net.priors.base import Factors, ScaleMixturePrior, Shape, positive_finite
+from r2d2net.priors.base import (
+    Factors,
+    ScaleMixturePrior,
+    Shape,
+    positive_finite,
+    require_groups,
+    scale_parameter,
+)
 
 
 class GaussianScales(NamedTuple):
@@ -34,8 +40,7 @@ class Gaussian(ScaleMixturePrior[GaussianScales]):
     """
 
     def __init__(self, scale: float = 1.0) -> None:
-        require(0 < scale < math.inf, "scale", scale, "use a positive number, such as 1.0")
-        self.scale = float(scale)
+        self.scale = scale_parameter("scale", scale)
 
     def init_scales(
         self,
@@ -47,6 +52,7 @@ class Gaussian(ScaleMixturePrior[GaussianScales]):
         device: torch.device | str | None = None,
     ) -> GaussianScales:
         """The fixed variance; ``generator`` and ``groups`` have nothing to act on."""
+        require_groups(shape, groups)
         variance = torch.full(tuple(shape), self.scale, dtype=dtype, device=device).square()
         return GaussianScales(positive_finite(variance))
 

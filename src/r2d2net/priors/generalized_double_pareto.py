@@ -19,8 +19,16 @@ import torch
 from torch import Tensor
 
 from r2d2net.distributions import ReciprocalInverseGaussian, standard_gamma
-from r2d2net.errors import require
-from r2d2net.priors.base import ScaleMixturePrior, Shape, finite_square, positive_finite, squared
+from r2d2net.priors.base import (
+    ScaleMixturePrior,
+    Shape,
+    finite_square,
+    positive_finite,
+    require_groups,
+    scale_parameter,
+    shape_parameter,
+    squared,
+)
 from r2d2net.priors.collapsed_factors import CollapsedFactors
 
 _CHUNK = 1 << 20  # largest number of (weight, node) pairs alive at once
@@ -45,10 +53,8 @@ class GeneralizedDoublePareto(ScaleMixturePrior[GeneralizedDoubleParetoScales]):
     """
 
     def __init__(self, alpha: float = 1.0, eta: float = 1.0) -> None:
-        require(0 < alpha < math.inf, "alpha", alpha, "use a positive number, such as 1.0")
-        require(0 < eta < math.inf, "eta", eta, "use a positive number, such as 1.0")
-        self.alpha = float(alpha)
-        self.eta = float(eta)
+        self.alpha = shape_parameter("alpha", alpha)
+        self.eta = scale_parameter("eta", eta)
 
     def init_scales(
         self,
@@ -60,6 +66,7 @@ class GeneralizedDoublePareto(ScaleMixturePrior[GeneralizedDoubleParetoScales]):
         device: torch.device | str | None = None,
     ) -> GeneralizedDoubleParetoScales:
         """Draw tau and lam; there is no global scale for ``groups`` to shape."""
+        require_groups(shape, groups)
         alpha = torch.full(tuple(shape), self.alpha, dtype=dtype, device=device)
         lam = positive_finite(standard_gamma(alpha, generator) / self.eta)
         psi = 2 * torch.empty_like(lam).exponential_(generator=generator)

@@ -25,7 +25,6 @@ from torch import Tensor
 from torch.distributions import Gamma
 
 from r2d2net.distributions import gamma_mean_log, kl_gamma_random_rate, standard_gamma
-from r2d2net.errors import require
 from r2d2net.priors.base import (
     Factors,
     ScaleMixturePrior,
@@ -160,12 +159,6 @@ def draw_inverse_gamma(shape: float, rate: Tensor, generator: torch.Generator | 
     else:
         gamma = standard_gamma(torch.full_like(rate, shape), generator)
     return positive_finite(rate / gamma)
-
-
-def require_scale(argument: str, value: float) -> float:
-    """A usable half-Cauchy scale, or one clear error."""
-    require(0 < value < math.inf, argument, value, "use a positive number, such as 1.0")
-    return float(value)
 
 
 def _product(variances: Sequence[Tensor]) -> Tensor:

@@ -13,7 +13,8 @@ from typing import NamedTuple
 
 from torch import Tensor
 
-from r2d2net.priors.half_cauchy_product import HalfCauchyProduct, HalfCauchyScale, require_scale
+from r2d2net.priors.base import scale_parameter
+from r2d2net.priors.half_cauchy_product import HalfCauchyProduct, HalfCauchyScale
 
 
 class HorseshoeScales(NamedTuple):
@@ -42,8 +43,8 @@ class Horseshoe(HalfCauchyProduct[HorseshoeScales]):
     """
 
     def __init__(self, scale: float = 1.0, global_scale: float | None = 1.0) -> None:
-        self.scale = require_scale("scale", scale)
-        self.global_scale = None if global_scale is None else require_scale("global_scale", global_scale)
+        self.scale = scale_parameter("scale", scale)
+        self.global_scale = None if global_scale is None else scale_parameter("global_scale", global_scale)
         factors = [
             HalfCauchyScale(self.scale, is_global=False),
             HalfCauchyScale(self.global_scale, is_global=True),

@@ -49,6 +49,8 @@ from r2d2net.priors.base import (
     finite_square,
     positive_finite,
     require_groups,
+    scale_parameter,
+    shape_parameter,
     squared,
 )
 from r2d2net.priors.scale_quadrature import LAPLACE, log_scale_mixture
@@ -82,6 +84,7 @@ class R2D2(ScaleMixturePrior[R2D2Scales]):
             of the weights matter, 0.6 where all do.
         b: Tail exponent: density |w|^-(1 + 2b). 1/2 gives the tails of the horseshoe, less gives heavier ones.
         sigma0: Scale of the weights, fixed; w / sigma0 has the prior with sigma0 = 1.
+        total: Shape of omega's gamma where it is not p a_pi; see `from_r2`.
 
     Presets: `R2D2.paper`, for those who think in R2 `R2D2.from_r2`, and `R2D2.adaptive`, which nobody has to tune.
 
@@ -92,11 +95,10 @@ class R2D2(ScaleMixturePrior[R2D2Scales]):
         (torch.Size([3, 4]), torch.Size([]))
     """
 
-    def __init__(self, a_pi: float = 0.1, b: float = 0.5, sigma0: float = 1.0) -> None:
-        for name, value in (("a_pi", a_pi), ("b", b), ("sigma0", sigma0)):
-            require(0 < value < math.inf, name, value, "use a positive number")
-        self.a_pi, self.b, self.sigma0 = float(a_pi), float(b), float(sigma0)
-        self.total: float | None = None
+    def __init__(self, a_pi: float = 0.1, b: float = 0.5, sigma0: float = 1.0, total: float | None = None) -> None:
+        self.a_pi, self.b = shape_parameter("a_pi", a_pi), shape_parameter("b", b)
+        self.sigma0 = scale_parameter("sigma0", sigma0)
+        self.total = None if total is None else shape_parameter("total", total)
 
     @classmethod
     def paper(cls) -> R2D2:
@@ -121,11 +123,9 @@ class R2D2(ScaleMixturePrior[R2D2Scales]):
         R2D2(a_pi=0.2, b=1.0, sigma0=1.0, total=1.0)
         """
         require(0 < mean_r2 < 1, "mean_r2", mean_r2, "use a number between 0 and 1")
-        require(0 < precision_r2 < math.inf, "precision_r2", precision_r2, "use a positive number")
-        require(0 < concentration < math.inf, "concentration", concentration, "use a positive number")
-        prior = cls(a_pi=concentration, b=(1 - mean_r2) * precision_r2, sigma0=sigma0)
-        prior.total = mean_r2 * precision_r2
-        return prior
+        precision_r2 = shape_parameter("precision_r2", precision_r2)
+        concentration = shape_parameter("concentration", concentration)
+        return cls(concentration, (1 - mean_r2) * precision_r2, sigma0, total=mean_r2 * precision_r2)
 
     @classmethod
     def adaptive(cls, *, floor: bool = True) -> AdaptiveR2D2:
@@ -159,7 +159,8 @@ class R2D2(ScaleMixturePrior[R2D2Scales]):
         rate = xi
         if self.total is not None:  # rate = xi / B, B ~ Beta(a, p a_pi - a)
             kept = standard_gamma(self.total * shared, generator)
-            rate = xi * (1 + standard_gamma(self._excess(one.numel() / shared.numel()) * shared, generator) / kept)
+            excess = self._excess(one.numel() / max(1, shared.numel()))
+            rate = xi * (1 + standard_gamma(excess * shared, generator) / kept)
         t = positive_finite(standard_gamma(self.a_pi * one, generator) / rate)
         psi = positive_finite(torch.empty_like(one).exponential_(0.5, generator=generator))
         return R2D2Scales(t, psi, positive_finite(xi), positive_finite(rate))
@@ -171,7 +172,7 @@ class R2D2(ScaleMixturePrior[R2D2Scales]):
         square = squared(w / self.sigma0)
         t = sample_gig(*self._t_conditional(square, scales), generator)
         omega = t.sum_to_size(scales.xi.shape)
-        xi, rate = self._draw_rates(omega, t.numel() / omega.numel(), generator)
+        xi, rate = self._draw_rates(omega, t.numel() / max(1, omega.numel()), generator)
         psi = ReciprocalInverseGaussian(*self._psi_conditional(square, t)).sample((), generator)
         return R2D2Scales(t, psi, xi, rate)
 
@@ -182,7 +183,7 @@ class R2D2(ScaleMixturePrior[R2D2Scales]):
         chi, rho, lam = self._t_conditional(square, scales)
         mean_t, mean_inverse_t = gig_moments(chi, rho, lam)
         omega = positive_finite(mean_t).sum_to_size(scales.xi.shape)
-        xi, eta = self._rate_conditionals(omega, mean_t.numel() / omega.numel())
+        xi, eta = self._rate_conditionals(omega, mean_t.numel() / max(1, omega.numel()))
         mean_rate = xi.mean if eta is None else xi.mean + eta.mean
         point = R2D2Scales(positive_finite(1 / mean_inverse_t), scales.psi, xi.mean, mean_rate)
         return R2D2Factors(self, point, psi, (chi, rho, lam), xi, eta)
@@ -192,13 +193,12 @@ class R2D2(ScaleMixturePrior[R2D2Scales]):
 
         Args:
             w: Where to evaluate it.
-            weights: Number p of weights in the layer; needed, and used, only by a prior made with `from_r2`.
+            weights: Number p of weights in the layer, by default that of ``w``; only a prior made with `from_r2`
+                depends on it.
         """
         if self.total is None:
             return self._log_marginal(w / self.sigma0) - math.log(self.sigma0)
-        if weights is None:
-            raise ParameterError("weights=None: this prior's marginal depends on the layer's size; give weights=p")
-        log_weights, log_b = _beta_nodes(self.total, self._excess(weights), w)
+        log_weights, log_b = _beta_nodes(self.total, self._excess(w.numel() if weights is None else weights), w)
         terms = [
             weight - 0.5 * at + self._log_marginal(w / self.sigma0 * torch.exp(-0.5 * at))
             for weight, at in zip(log_weights, log_b, strict=True)
@@ -236,7 +236,7 @@ class R2D2(ScaleMixturePrior[R2D2Scales]):
         if excess <= 0:
             raise ParameterError(
                 f"concentration={self.a_pi} is too small for a layer of {count:g} weights:"
-                f" use more than mean_r2 * precision_r2 / weights = {self.total / count:.6g}"
+                f" use more than mean_r2 * precision_r2 / weights = {self.total / max(1, count):.6g}"
             )
         return excess
 
@@ -244,16 +244,23 @@ class R2D2(ScaleMixturePrior[R2D2Scales]):
         """log of int Laplace(w | s) BetaPrime(T | a_pi, b), s = sqrt(T / 2), for sigma0 = 1."""
         a, b = self.a_pi, self.b
         constant = math.log(2) + math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b)
+        # The mixing density of log s is as narrow as this for large shapes, and sits at log_unit.
+        spread = 0.5 * math.sqrt(_trigamma(a) + _trigamma(b))
+        widest = LAPLACE.step if max(a, b) <= 1 else LAPLACE.step / 2  # large shapes halve the strip
+        kernel = LAPLACE._replace(step=min(widest, spread / 2, 0.5 / math.sqrt(1 + 2 * b)))  # the last: in the tail
+        log_unit = 0.5 * math.log(max(a, 1.0) / b / 2)
 
         def log_mixing(log_s: Tensor) -> Tensor:
-            log_t = 2 * log_s + math.log(2)
+            log_t = 2 * (log_s + log_unit) + math.log(2)
             return constant + a * log_t - (a + b) * softplus(log_t, threshold=60)
 
         # E[1 / (2 s)] is finite from a_pi = 1/2 on
         at_zero = math.inf
         if a > 0.5:
-            at_zero = math.lgamma(a - 0.5) + math.lgamma(b + 0.5) - math.lgamma(a) - math.lgamma(b) - 0.5 * math.log(2)
-        return log_scale_mixture(w, LAPLACE, log_mixing, tail_rate=2 * b, log_at_zero=at_zero)
+            at_zero = math.lgamma(a - 0.5) + math.lgamma(b + 0.5) - math.lgamma(a) - math.lgamma(b)
+            at_zero += log_unit - 0.5 * math.log(2)
+        density = log_scale_mixture(w / math.exp(log_unit), kernel, log_mixing, tail_rate=2 * b, log_at_zero=at_zero)
+        return density - log_unit
 
 
 class R2D2Factors(Factors[R2D2Scales]):
@@ -336,7 +343,7 @@ class R2D2Factors(Factors[R2D2Scales]):
 def _beta_nodes(a: float, e: float, like: Tensor) -> tuple[Tensor, Tensor]:
     """Trapezoid nodes in logit B for B ~ Beta(a, e): (log weights, log B)."""
     kind: dict[str, Any] = {"dtype": torch.float64, "device": like.device}
-    spread = math.sqrt(sum(float(torch.special.polygamma(1, torch.tensor(s, **kind))) for s in (a, e)))
+    spread = math.sqrt(_trigamma(a) + _trigamma(e))
     step = min(0.45, spread / 1.6)
     middle = math.log(a / e)
     # Beyond logit B = 40 the mixture does not feel B any more: that mass counts as B = 1.
@@ -348,3 +355,7 @@ def _beta_nodes(a: float, e: float, like: Tensor) -> tuple[Tensor, Tensor]:
     log_weights, log_b = torch.cat([log_weights, rest[None]]), torch.cat([log_b, rest.new_zeros(1)])
     kept = log_weights > log_weights.max() - 45
     return log_weights[kept].to(like.dtype), log_b[kept].to(like.dtype)
+
+
+def _trigamma(x: float) -> float:
+    return float(torch.special.polygamma(1, torch.tensor(x, dtype=torch.float64)))

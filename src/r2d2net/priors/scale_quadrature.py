@@ -58,15 +58,15 @@ def log_scale_mixture(
     tensor([   inf, 0.1172])
     """
     magnitude = w.abs()
-    at_zero = magnitude == 0
-    log_w = torch.where(at_zero, 1.0, magnitude).log()
+    at_zero, at_infinity = magnitude == 0, magnitude == math.inf
+    log_w = torch.where(at_zero | at_infinity, 1.0, magnitude).log()
     flat = log_w.reshape(-1)
     if flat.numel() == 0:
         return torch.zeros_like(w)
 
     upper = _upper_limit(kernel, tail_rate)
     lowest = float(flat.detach().nan_to_num(0.0).amin())
-    lower = min(lowest, 0.0) - _DROP / (1 + tail_rate) - 1.0
+    lower = min(lowest, 0.0) - max(_DROP / (1 + tail_rate), 4.0) - 1.0  # a steep tail sets in some way off
     nodes = kernel.step * torch.arange(
         math.floor(lower / kernel.step), math.ceil(upper / kernel.step) + 1, dtype=w.dtype, device=w.device
     )
@@ -75,7 +75,7 @@ def log_scale_mixture(
     grids = (part.unsqueeze(-1) - nodes for part in flat.split(rows))  # log s, shape (rows, nodes)
     sums = [torch.logsumexp(log_weights + log_mixing(log_s), dim=-1) for log_s in grids]
     density = torch.cat(sums).reshape(w.shape) - log_w
-    return torch.where(at_zero, log_at_zero, density)
+    return torch.where(at_zero, log_at_zero, torch.where(at_infinity, -math.inf, density))
 
 
 def _upper_limit(kernel: Kernel, tail_rate: float) -> float:

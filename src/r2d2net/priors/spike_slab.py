@@ -18,7 +18,15 @@ import torch
 from torch import Tensor
 
 from r2d2net.errors import require
-from r2d2net.priors.base import Factors, ScaleMixturePrior, Shape, finite_square, squared
+from r2d2net.priors.base import (
+    Factors,
+    ScaleMixturePrior,
+    Shape,
+    finite_square,
+    require_groups,
+    scale_parameter,
+    squared,
+)
 
 
 class SpikeSlabScales(NamedTuple):
@@ -41,16 +49,10 @@ class SpikeSlab(ScaleMixturePrior[SpikeSlabScales]):
 
     def __init__(self, slab_probability: float = 0.5, slab_scale: float = 1.0, spike_scale: float = 0.1) -> None:
         require(0 < slab_probability < 1, "slab_probability", slab_probability, "use a number in (0, 1)")
-        require(0 < slab_scale < math.inf, "slab_scale", slab_scale, "use a positive number, such as 1.0")
-        require(
-            0 < spike_scale < slab_scale,
-            "spike_scale",
-            spike_scale,
-            f"use a positive number below slab_scale={slab_scale}",
-        )
         self.slab_probability = float(slab_probability)
-        self.slab_scale = float(slab_scale)
-        self.spike_scale = float(spike_scale)
+        self.slab_scale = scale_parameter("slab_scale", slab_scale)
+        self.spike_scale = scale_parameter("spike_scale", spike_scale)
+        require(spike_scale < slab_scale, "spike_scale", spike_scale, f"use a number below slab_scale={slab_scale}")
 
     def init_scales(
         self,
@@ -62,6 +64,7 @@ class SpikeSlab(ScaleMixturePrior[SpikeSlabScales]):
         device: torch.device | str | None = None,
     ) -> SpikeSlabScales:
         """Draw the indicators; there is no global scale for ``groups`` to shape."""
+        require_groups(shape, groups)
         uniform = torch.rand(tuple(shape), generator=generator, dtype=dtype, device=device)
         return SpikeSlabScales((uniform < self.slab_probability).to(uniform.dtype))
 

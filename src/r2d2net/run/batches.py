@@ -2,7 +2,7 @@
 
     tensors or numpy arrays (x, y)      kept whole on the model's device, indexed by a permutation
     a torch Dataset                     items fetched by that permutation and collated
-    a torch DataLoader                  iterated as it is; its order is its own
+    a torch DataLoader                  iterated as it is, torch's global generator being seeded for it
 
 x may be a tensor or, for networks of several inputs, a tuple of tensors.
 """
@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sized
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, NamedTuple, Protocol, cast
 
 import numpy as np
@@ -19,9 +20,11 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, IterableDataset, default_collate
 
-from r2d2net.errors import DataError, ParameterError
+from r2d2net.errors import DataError, ParameterError, require_whole
 from r2d2net.inference.base import Batch
+from r2d2net.run.global_generator import iterate, lent_generator
 
+CPU = torch.device("cpu")
 Prepare = Callable[[Batch], Batch]
 
 
@@ -79,23 +82,30 @@ class DatasetBatches:
     def epoch(self, number: int, skip: int = 0) -> Iterator[Batch]:
         order = permutation(self.n, self.seed, number).tolist()
         for k in range(skip, self.per_epoch()):
-            items = [self.dataset[i] for i in order[k * self.size : (k + 1) * self.size]]
+            with lent_generator(mix(mix(self.seed, number), k), CPU):  # random transforms follow the seed too
+                items = [self.dataset[i] for i in order[k * self.size : (k + 1) * self.size]]
             yield self.prepare(pair(default_collate(items)))
 
 
 @dataclass(frozen=True)
 class LoaderBatches:
-    """A DataLoader, iterated as it is."""
+    """A DataLoader, iterated as it is; one that shuffles by a generator of its own keeps its own order."""
 
     loader: DataLoader[Any]
     n: int
+    seed: int
     prepare: Prepare
 
     def per_epoch(self) -> int:
-        return len(self.loader)
+        if not isinstance(self.loader.dataset, IterableDataset):
+            return len(self.loader)
+        if self.loader.batch_size is None:
+            raise ParameterError("the DataLoader has batch_size=None: give it one, so that n rows make an epoch")
+        return max(1, math.ceil(self.n / self.loader.batch_size))
 
     def epoch(self, number: int, skip: int = 0) -> Iterator[Batch]:
-        for k, batch in enumerate(self.loader):
+        stream = iterate(self.loader, mix(self.seed, number))
+        for k, batch in enumerate(islice(stream, self.per_epoch())):
             if k >= skip:
                 yield self.prepare(pair(batch))
 
@@ -123,11 +133,8 @@ def mix(seed: int, number: int) -> int:
 def as_arrays(data: Any, device: torch.device, dtype: torch.dtype) -> Arrays:
     """(x, y) as tensors on the model's device, floating inputs in its dtype, finite and of one length."""
     x, y = pair(data)
-    x = (
-        tuple(_tensor(part, "x", device, dtype) for part in x)
-        if isinstance(x, (tuple, list))
-        else _tensor(x, "x", device, dtype)
-    )
+    several = isinstance(x, tuple) or (isinstance(x, list) and all(isinstance(p, (Tensor, np.ndarray)) for p in x))
+    x = tuple(_tensor(part, "x", device, dtype) for part in x) if several else _tensor(x, "x", device, dtype)
     y = _tensor(y, "y", device, dtype)
     parts = x if isinstance(x, tuple) else (x,)
     rows = {len(part) for part in parts if part.dim() > 0}
@@ -156,6 +163,10 @@ def take(x: Any, rows: Tensor | slice) -> Any:
 def rows_of(data: Any, given: int | None) -> int:
     """The number of training rows of a Dataset or DataLoader: counted or asked for, never guessed."""
     if given is not None:
+        require_whole("n", given)
+    if not isinstance(data, DataLoader) and isinstance(data, IterableDataset):
+        raise ParameterError("data is an IterableDataset: wrap it in a DataLoader and give n=<number of training rows>")
+    if given is not None and isinstance(data, DataLoader):
         return given
     source = data.dataset if isinstance(data, DataLoader) else data
     if isinstance(source, IterableDataset) or not hasattr(source, "__len__"):
@@ -165,6 +176,8 @@ def rows_of(data: Any, given: int | None) -> int:
         count = data.batch_size * (count // data.batch_size)
     if count == 0:
         raise DataError("data has 0 rows: give at least one")
+    if given is not None and given != count:
+        raise ParameterError(f"n={given}, the data have {count} rows: leave n out")
     return count
 
 
@@ -177,10 +190,13 @@ def _tensor(value: Any, name: str, device: torch.device, dtype: torch.dtype) -> 
     if isinstance(value, Tensor):
         tensor = value.detach()
     else:
-        array = np.asarray(value)
+        try:
+            array = np.asarray(value)
+        except ValueError as error:
+            raise DataError(f"{name} is no array of numbers: {error}") from error
         if array.dtype.kind not in "biuf":
             raise DataError(f"{name} has dtype {array.dtype}: numbers are needed")
-        tensor = torch.from_numpy(np.ascontiguousarray(array))
+        tensor = torch.from_numpy(np.require(array, requirements=["C", "W"]))
     if tensor.is_floating_point():
         tensor = tensor.to(dtype)
         bad = ~torch.isfinite(tensor)

@@ -1,0 +1,113 @@
+"""Where a run stands, kept in a file: what is needed to go on after an interruption as if there had been none."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from r2d2net import checkpoint
+from r2d2net.errors import CheckpointError
+from r2d2net.model import BayesianModel
+from r2d2net.posterior import FILE, INTERRUPTED, Posterior, load
+
+
+@dataclass
+class Progressing:
+    """Where a run stands between two batches."""
+
+    state: Any
+    epoch: int = 0
+    batch: int = 0
+    nll: float = 0.0  # sum over the batches of the epoch so far
+    history: list[dict[str, float]] = field(default_factory=list)
+    best: Any = None  # the state with the best validation score
+    best_score: float = math.inf
+    best_epoch: int = -1
+
+
+def store(folder: Path, run: Progressing, generator: torch.Generator, settings: dict[str, Any]) -> None:
+    """Write the run's checkpoint."""
+    tensors = {f"state/{k}": v for k, v in checkpoint.flatten(run.state).items()}
+    if run.best is not None:
+        tensors |= {f"best/{k}": v for k, v in checkpoint.flatten(run.best).items()}
+    tensors["generator"] = generator.get_state()
+    where = {"epoch": run.epoch, "batch": run.batch, "nll": run.nll, "history": run.history}
+    best = {"best_score": run.best_score, "best_epoch": run.best_epoch}
+    checkpoint.write(folder / INTERRUPTED, tensors, {"settings": settings, **where, **best})
+
+
+def restore(folder: Path, run: Progressing, generator: torch.Generator, settings: dict[str, Any]) -> None:
+    """Put the run and the generator where the checkpoint says they stood."""
+    path = folder / INTERRUPTED
+    tensors, header = checkpoint.read(path)
+    require_same(path, header["settings"], settings)
+    template = run.state
+    run.state = checkpoint.unflatten(template, checkpoint.part(tensors, "state/"))
+    run.best_score, run.best_epoch = header["best_score"], header["best_epoch"]
+    if run.best_epoch >= 0:
+        run.best = checkpoint.unflatten(template, checkpoint.part(tensors, "best/"))
+    run.epoch, run.batch, run.nll, run.history = (header[name] for name in ("epoch", "batch", "nll", "history"))
+    generator.set_state(tensors["generator"])
+
+
+def finished(folder: Path, model: BayesianModel, settings: dict[str, Any]) -> Posterior | None:
+    """The posterior of a run of these settings that came to its end in this folder."""
+    if (folder / INTERRUPTED).exists() or not (folder / FILE).exists():
+        return None
+    posterior = load(folder, model.net)
+    require_same(folder / FILE, posterior.settings, settings)
+    return posterior
+
+
+def require_same(path: Path, saved: Any, now: Any) -> None:
+    """Raise a `CheckpointError` that names the first setting in which two runs differ."""
+    found = difference(saved, json.loads(json.dumps(now)))
+    if found is not None:
+        raise CheckpointError(f"{path} is of another run: {found}")
+
+
+def difference(saved: Any, now: Any, name: str = "") -> str | None:
+    """The first difference between two trees of settings, in words; the order of keys counts.
+
+    >>> difference({"seed": 1, "lr": {"mean": 0.1}}, {"seed": 1, "lr": {"mean": 0.2}})
+    'it has lr.mean=0.1, here lr.mean=0.2'
+    """
+    if isinstance(saved, dict) and isinstance(now, dict):
+        for key in (*now, *saved):
+            inner = f"{name}.{key}".lstrip(".")
+            if key not in saved or key not in now:
+                return f"{inner} is {'not in it' if key in now else 'in it, and not here'}"
+            found = difference(saved[key], now[key], inner)
+            if found is not None:
+                return found
+        return None if list(saved) == list(now) else f"it has another order of {name}"
+    if saved == now:
+        return None
+    if name in ("data", "network"):  # a digest or a long text says nothing to the reader
+        return f"it has another {name}" if name == "network" else "it has other data"
+    return f"it has {name}={saved!r}, here {name}={now!r}"
+
+
+def network_text(model: BayesianModel) -> str:
+    """How the network prints, without addresses in memory: it tells ReLU from Tanh, which parameters do not."""
+    return re.sub(r"0x[0-9a-f]+", "0x", repr(model.net))
+
+
+def data_digest(*parts: Any) -> str:
+    """A digest of tensors and tuples of tensors."""
+    digest = hashlib.sha256()
+    for one in parts:
+        if isinstance(one, Tensor):
+            digest.update(f"{one.dtype} {tuple(one.shape)}".encode())
+            digest.update(one.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)
+        elif one is not None:
+            digest.update(data_digest(*one).encode())
+    return digest.hexdigest()

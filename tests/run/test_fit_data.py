@@ -1,0 +1,297 @@
+"""What `fit` makes of data: units, forms, seeds, and every kind of bad input."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, IterableDataset, TensorDataset
+
+import r2d2net as rn
+from architectures import Encoder, conv, mlp
+from r2d2net.inference import CAVI, SVGI
+
+ALGORITHMS = pytest.mark.parametrize("algorithm", [SVGI(), CAVI(), CAVI(estimator="weights")], ids=repr)
+
+
+def table(rows=60, dtype=torch.float64):
+    draw = torch.Generator().manual_seed(0)
+    x = torch.randn(rows, 3, generator=draw, dtype=dtype)
+    return x, x[:, 0] - 2 * x[:, 1] + 0.1 * torch.randn(rows, generator=draw, dtype=dtype)
+
+
+X, Y = table()
+
+
+def model(likelihood=None, net=None):
+    return rn.BayesianModel(mlp().double() if net is None else net, rn.priors.R2D2(), likelihood)
+
+
+def fit(data=None, algorithm=None, model=model, **settings):
+    given = {"epochs": 3, "batch_size": 16, "verbose": False, **settings}
+    return rn.fit(model(), (X, Y) if data is None else data, algorithm, **given)
+
+
+def same_state(a, b):
+    return all(torch.equal(u, v) for u, v in ((a.mean(), b.mean()), (a.state.rho, b.state.rho)))
+
+
+# --- units
+
+
+@ALGORITHMS
+def test_predictions_follow_the_units_of_the_data(algorithm):
+    """The network sees the same numbers, up to rounding, whatever the units: 1e-9 is 1e7 times float64's rounding."""
+    scale, shift = torch.tensor([1e-3, 50.0, 7.0], dtype=torch.float64), torch.tensor([1.0, -300.0, 0.1])
+    other = fit((X * scale + shift, 40 * Y + 1000), algorithm, epochs=10).predict(X * scale + shift, draws=5)
+    plain = fit((X, Y), algorithm, epochs=10).predict(X, draws=5)
+    torch.testing.assert_close(other.samples, 40 * plain.samples + 1000, rtol=1e-9, atol=1e-9)
+    torch.testing.assert_close(other.std, 40 * plain.std, rtol=1e-9, atol=1e-9)
+    torch.testing.assert_close(other.interval()[0], 40 * plain.interval()[0] + 1000, rtol=1e-9, atol=1e-9)
+    torch.testing.assert_close(other.log_prob(40 * Y + 1000), plain.log_prob(Y) - math.log(40), rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_constant_columns_keep_their_scale(dtype):
+    x, y = table(dtype=dtype)
+    x[:, 2] = 0.1  # its mean in float32 is not 0.1
+    posterior = fit((x, y), model=lambda: model(net=mlp().to(dtype)))
+    assert float(posterior.units.x_scale[2]) == 1
+    shifted = x.clone()
+    shifted[:, 2] += 1
+    assert bool((posterior.predict(shifted, draws=2).samples.abs() < 1e3).all())
+    constant = fit((X, torch.full_like(Y, 5.0)))
+    assert float(constant.predict(X, draws=2).mean.mean()) == pytest.approx(5, abs=5)
+
+
+@pytest.mark.parametrize("size", [1e-25, 1e25])
+def test_float32_columns_of_any_size(size):
+    x, y = table(dtype=torch.float32)
+    posterior = fit((size * x, y / size), model=lambda: model(net=mlp()))
+    torch.testing.assert_close(posterior.units.x_scale / size, x.std(0, correction=0), rtol=1e-5, atol=0)
+    assert bool(torch.isfinite(posterior.predict(size * x, draws=2).mean).all())
+
+
+def test_standardize_can_be_turned_off():
+    posterior = fit((X, 1000 + Y), standardize=False)
+    assert torch.equal(posterior.units.inputs(X), X)
+    assert float(posterior.predict(X, draws=2).mean.abs().max()) < 100  # three epochs cannot reach 1000
+
+
+def test_new_inputs_must_have_the_columns_of_the_old():
+    posterior = fit()
+    for bad in (X[:, :1], X[0], X[:, :, None], torch.zeros(0, 3)):
+        with pytest.raises(rn.DataError, match=r"^x has "):
+            posterior.predict(bad)
+    with pytest.raises(rn.DataError, match="not finite"):
+        posterior.predict(X / 0)
+    with pytest.raises(rn.DataError, match="no array of numbers"):
+        posterior.predict(["a"])
+    for bad in (0, 2.5, "median"):
+        with pytest.raises(rn.ParameterError, match=r"^draws="):
+            posterior.predict(X, draws=bad)
+
+
+# --- forms
+
+
+def test_numpy_lists_and_tensors_are_the_same_data():
+    plain = fit()
+    assert same_state(plain, fit((X.numpy(), Y.numpy())))
+    assert same_state(plain, fit((X.tolist(), Y.tolist())))
+    wide = fit((X.numpy(), Y.numpy()), model=lambda: model(net=mlp()))
+    assert wide.predict(X.numpy(), draws=2).mean.dtype == torch.float32
+
+
+def test_a_dataset_is_the_same_as_its_tensors():
+    data = TensorDataset(X, Y)
+    assert same_state(fit((X, Y), standardize=False, algorithm=SVGI(warm_up=0.0)), fit(data, SVGI(warm_up=0.0)))
+
+
+def test_targets_keep_the_users_shape():
+    for data in ((X, Y), TensorDataset(X, Y)):
+        assert fit(data).predict(X, draws=2).mean.shape == (60,)
+    for data in ((X, Y[:, None]), TensorDataset(X, Y[:, None])):
+        assert fit(data).predict(X, draws=2).mean.shape == (60, 1)
+
+
+def test_loaders_and_streams():
+    loader = DataLoader(TensorDataset(X, Y), batch_size=25, shuffle=True)
+    posterior = fit(loader, batch_size=None)
+    assert posterior.running.n == 60
+    assert int(posterior.state.step) == 9
+
+    class Stream(IterableDataset):
+        def __iter__(self):
+            return zip(X, Y, strict=True)
+
+    posterior = fit(DataLoader(Stream(), batch_size=20), batch_size=None, n=60)
+    assert int(posterior.state.step) == 9
+    with pytest.raises(rn.ParameterError, match="n=<number of training rows>"):
+        fit(DataLoader(Stream(), batch_size=20), batch_size=None)
+    with pytest.raises(rn.DataError, match="no batch"):
+        fit(DataLoader(_Empty(), batch_size=20), batch_size=None, n=60)
+
+
+class _Empty(IterableDataset):
+    def __iter__(self):
+        return iter(())
+
+
+@pytest.mark.parametrize(
+    ("likelihood", "outputs", "y"),
+    [
+        (rn.likelihoods.Gaussian(), 1, Y),
+        (rn.likelihoods.Heteroscedastic(), 2, Y),
+        (rn.likelihoods.Bernoulli(), 1, (Y > 0).long()),
+        (rn.likelihoods.Categorical(), 2, (Y > 0).long()),
+        (rn.likelihoods.Poisson(), 1, Y.abs().round()),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+@pytest.mark.parametrize("data", ["tensors", "dataset"])
+def test_every_likelihood_fits_and_is_validated(likelihood, outputs, y, data):
+    network = model(likelihood, nn.Linear(3, outputs).double())
+    train = (X, y) if data == "tensors" else TensorDataset(X, y)
+    posterior = rn.fit(network, train, epochs=4, validation=(X, y), patience=2, verbose=False)
+    score = -float(posterior.predict(X, 20).log_prob(y).mean())
+    assert score == pytest.approx(min(entry["validation"] for entry in posterior.history), rel=1e-6)
+
+
+# --- seeds
+
+
+@ALGORITHMS
+def test_a_seed_gives_the_same_bytes_and_another_seed_others(algorithm):
+    first, again, other = (fit(algorithm=algorithm, seed=seed) for seed in (3, 3, 4))
+    assert same_state(first, again)
+    assert not same_state(first, other)
+    draws = [first.predict(X, draws=3, seed=seed).samples for seed in (0, 0, 1)]
+    assert torch.equal(draws[0], draws[1])
+    assert not torch.equal(draws[0], draws[2])
+
+
+@pytest.mark.parametrize("net", [conv, Encoder], ids=["dropout", "encoder"])
+def test_the_global_generators_are_neither_read_nor_changed(net):
+    """With networks that draw from them themselves, and a loader that shuffles."""
+    x, y = (torch.randn(12, 1, 4, 4), torch.arange(12) % 3) if net is conv else (torch.randn(12, 5, 4), torch.rand(12))
+    likelihood = rn.likelihoods.Categorical() if net is conv else None
+    module = net()
+    posteriors = []
+    for number in (1, 2):
+        torch.manual_seed(number)
+        np.random.seed(number)  # noqa: NPY002 (the state that must not change)
+        before = torch.get_rng_state(), np.random.get_state()[1].copy()  # noqa: NPY002
+        loader = DataLoader(TensorDataset(x, y), batch_size=4, shuffle=True)
+        posteriors += [rn.fit(model(likelihood, module), loader, epochs=2, verbose=False)]
+        posteriors[-1].predict(x, draws=2)
+        posteriors[-1].sample(2)
+        assert torch.equal(before[0], torch.get_rng_state())
+        assert (before[1] == np.random.get_state()[1]).all()  # noqa: NPY002
+    assert same_state(*posteriors)
+
+
+def test_a_fit_works_where_gradients_are_off():
+    with torch.no_grad():
+        assert same_state(fit(), fit())
+
+
+# --- bad input
+
+CLASSES = rn.likelihoods.Categorical()
+
+
+@pytest.mark.parametrize(
+    ("data", "likelihood", "outputs", "message"),
+    [
+        ((X, Y), CLASSES, 3, "y holds .*: a categorical likelihood needs whole class numbers"),
+        ((X, torch.arange(60) % 4), CLASSES, 3, "y holds class 3, net gives 3 outputs"),
+        (TensorDataset(X, torch.arange(60) % 4), CLASSES, 3, "y holds class 3, net gives 3 outputs"),
+        ((X, Y), rn.likelihoods.Poisson(), 1, "y holds .*: a Poisson likelihood needs counts"),
+        ((X, torch.arange(60)), rn.likelihoods.Bernoulli(), 1, "y holds 59: a Bernoulli likelihood needs 0 and 1"),
+        ((X, Y), None, 2, "net gives 2 outputs, the likelihood needs 1"),
+        ((X, torch.zeros(60, 2)), None, 1, "net gives 1 outputs, the likelihood needs 2"),
+        ((X, Y), rn.likelihoods.Heteroscedastic(), 1, "net gives 1 outputs, the likelihood needs 2"),
+        ((X[:, :2], Y), None, 1, r"net does not take x of shape \(16, 2\) torch.float64: mat1 and mat2"),
+        ((X.long(), Y), None, 1, r"net does not take x of shape \(16, 3\) torch.int64"),
+        ((X[:, 0], Y), None, 1, r"net does not take x of shape \(16,\)"),
+        (((X, X), Y), None, 1, "net does not take x"),
+        ((X / 0, Y), None, 1, r"x holds .* at \(0, 0\)"),
+        (TensorDataset(X, Y / 0), None, 1, "y holds .* at"),
+        ((X[:0], Y[:0]), None, 1, "data has 0 rows"),
+    ],
+)
+def test_bad_data_are_refused_before_training(data, likelihood, outputs, message):
+    with pytest.raises(rn.DataError, match=f"^{message}") as caught:
+        fit(data, model=lambda: model(likelihood, nn.Linear(3, outputs).double()))
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("validation", "message"),
+    [
+        ((X[:, :2], Y), r"x has shape \(60, 2\): the model was fitted to \(rows, 3\)"),
+        ((X, Y[:, None].repeat(1, 2)), "net gives 1 outputs|.*must agree"),
+        ((X, Y / 0), "y holds"),
+        (0.999, "validation=0.999 leaves no training rows of 60"),
+    ],
+)
+def test_bad_validation_data_are_refused_before_training(validation, message):
+    with pytest.raises(rn.DataError, match=f"^{message}"):
+        fit(validation=validation)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"epochs": 0}, "epochs=0 is out of range: use a whole number from 1"),
+        ({"epochs": 1.5}, "epochs=1.5 is out of range"),
+        ({"epochs": None}, "epochs=None is out of range"),
+        ({"batch_size": 0}, "batch_size=0 is out of range"),
+        ({"batch_size": "all"}, "batch_size='all' is out of range"),
+        ({"patience": 3}, "patience=3 needs validation data"),
+        ({"patience": 0, "validation": 0.1}, "patience=0 is out of range"),
+        ({"validation": 1.5}, "validation=1.5 is out of range: use a share between 0 and 1"),
+        ({"validation": "some"}, "validation='some' is out of range"),
+        ({"seed": None}, "seed=None is out of range"),
+        ({"n": 7}, "n=7, the data have 60 rows: leave n out"),
+        ({"algorithm": "svgi"}, "algorithm='svgi' is no algorithm: use one of r2d2net.inference"),
+        ({"model": mlp}, "model is a Sequential: wrap the network in r2d2net.BayesianModel"),
+        ({"data": TensorDataset(X, Y), "validation": 0.1}, "validation=0.1: a Dataset or DataLoader cannot be split"),
+        ({"data": DataLoader(TensorDataset(X, Y)), "batch_size": 5}, "batch_size=5: a DataLoader brings its own"),
+    ],
+)
+def test_bad_settings_are_one_clear_line(settings, message):
+    with pytest.raises(rn.ParameterError, match=f"^{message}") as caught:
+        fit(**settings)
+    assert "\n" not in str(caught.value)
+
+
+def test_an_unknown_option_is_a_type_error():
+    with pytest.raises(TypeError, match="learning_rate"):
+        fit(learning_rate=0.1)
+
+
+class Exploding(nn.Module):
+    """Its gradient becomes nan at the third step; earlier and later all else is well."""
+
+    def __init__(self, *, in_loss):
+        super().__init__()
+        self.linear, self.calls, self.in_loss = nn.Linear(3, 1), 0, in_loss
+
+    def forward(self, x):
+        self.calls += self.training
+        output = self.linear(x)
+        if self.calls < 3 or not self.training:
+            return output
+        return output * math.inf if self.in_loss else output + 0 * torch.sqrt(output - output.detach())
+
+
+@pytest.mark.parametrize("in_loss", [True, False])
+@pytest.mark.parametrize("estimator", ["weights", "local"])
+def test_divergence_names_the_step_and_the_parameter(in_loss, estimator):
+    network = model(net=Exploding(in_loss=in_loss).double())
+    what = "the loss became (nan|inf) at step 3" if in_loss else "(training diverged|the loss became nan) at step [34]"
+    with pytest.raises(rn.DivergenceError, match=f"^{what}: parameter 'linear.weight' is not finite; use a smaller lr"):
+        rn.fit(network, (X, Y), SVGI(estimator=estimator), epochs=1, batch_size=15, verbose=False)

@@ -1,0 +1,50 @@
+"""Prediction does not depend on how it is cut into pieces."""
+
+import pytest
+import torch
+
+import r2d2net as rn
+from architectures import ZOO, mlp
+from r2d2net import posterior as module
+
+X = ZOO[0].x
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    return rn.fit(rn.BayesianModel(mlp()), (X, ZOO[0].y), epochs=2, verbose=False)
+
+
+def test_rows_and_draws_may_be_cut_anywhere(fitted, monkeypatch):
+    whole = fitted.predict(X, draws=8).samples
+    # the same weights: only the rounding of matrix products differs
+    torch.testing.assert_close(fitted.predict(X, draws=8, rows=5).samples, whole, rtol=1e-5, atol=1e-5)
+    monkeypatch.setattr(module, "MEMORY", 3 * fitted.model.size)
+    cut = fitted.predict(X, draws=8).samples
+    assert cut.shape == whole.shape
+    assert len({float(sample[0]) for sample in cut}) == 8
+
+
+def test_all_rows_see_the_same_draws(fitted):
+    twice = fitted.predict(torch.cat([X, X]), draws=4, rows=12).samples
+    assert torch.equal(twice[:, :12], twice[:, 12:])
+
+
+def test_a_generator_takes_the_place_of_the_seed(fitted):
+    given = fitted.predict(X, draws=3, generator=torch.Generator().manual_seed(9)).samples
+    assert torch.equal(given, fitted.predict(X, draws=3, seed=9).samples)
+    assert not torch.equal(fitted.sample(2), fitted.sample(2))  # no seed: fresh draws
+
+
+def test_the_mean_network_has_no_epistemic_uncertainty(fitted):
+    prediction = fitted.predict(X, draws="mean")
+    assert prediction.samples.shape == (1, 12)
+    assert bool((prediction.epistemic == 0).all())
+
+
+def test_draws_have_the_moments_of_q(fitted):
+    """40,000 draws of 21 weights: five standard errors, false alarm 2e-5."""
+    draws = fitted.sample(40_000, seed=0)
+    deviation = fitted.running.deviation(fitted.state)
+    assert bool(((draws.mean(0) - fitted.mean()).abs() < 5 * deviation / 200).all())
+    assert bool(((draws.std(0) / deviation - 1).abs() < 5 / 280).all())

@@ -1,0 +1,93 @@
+"""What a saved run says of itself: every prior, likelihood and algorithm through JSON and back."""
+
+import dataclasses
+import json
+
+import pytest
+import torch
+
+from architectures import Residual, mlp
+from prior_cases import CASES, EXTREME_PRIORS
+from r2d2net import BayesianModel, CheckpointError, ParameterError, inference, likelihoods, priors
+from r2d2net.specification import describe, describe_model, likelihood_from, method_from, model_from, prior_from
+
+PRIORS = [*(case.prior for case in CASES), *EXTREME_PRIORS, priors.R2D2.from_r2(0.5, 2.0, 0.3)]
+LIKELIHOODS = [getattr(likelihoods, name)() for name in likelihoods.__all__ if name != "Likelihood"]
+METHODS = [value for name in inference.__all__ if dataclasses.is_dataclass(value := getattr(inference, name))]
+
+
+def through_json(thing):
+    return json.loads(json.dumps(thing))
+
+
+@pytest.mark.parametrize("prior", PRIORS, ids=repr)
+def test_priors(prior):
+    text = through_json(describe(prior))
+    assert text == describe(prior)  # a resumed run compares the two
+    back = prior_from(text)
+    assert type(back) is type(prior)
+    assert vars(back).keys() == vars(prior).keys()
+    assert back.hyperparameters() == prior.hyperparameters()
+    scales = [p.init_scales((5,), torch.Generator().manual_seed(0)) for p in (prior, back)]
+    assert all(torch.equal(a, b) for a, b in zip(*scales, strict=True))
+
+
+def test_every_prior_is_tested():
+    tested = {type(prior).__name__ for prior in PRIORS}
+    assert tested == set(priors.__all__) - {"Factors", "ScaleMixturePrior"}
+
+
+@pytest.mark.parametrize("likelihood", [*LIKELIHOODS, likelihoods.Gaussian(noise=0.3)], ids=repr)
+def test_likelihoods(likelihood):
+    assert likelihood_from(through_json(describe(likelihood))) == likelihood
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_algorithms(method):
+    assert method_from(through_json(describe(method()))) == method()
+    changed = {"lr": 0.3, "lr_rho": 0.1, "temperature": 0.5, "sweep_every": 3, "draws": 2, "clip": 1.0, "warm_up": 0.2}
+    changed |= {"schedule": "constant", "start": "net", "estimator": "weights"}
+    assert method_from(through_json(describe(method(**changed)))) == method(**changed)
+
+
+def test_a_model():
+    model = BayesianModel(
+        Residual(), {"head.*": priors.Horseshoe(), "body.0.weight": priors.R2D2.adaptive()}, norm=priors.Gaussian(0.1)
+    )
+    text = through_json(describe_model(model))
+    again = model_from(Residual(), text)
+    assert describe_model(again) == text
+    assert again.he_scale().shape == model.he_scale().shape
+
+
+def test_another_network_or_an_unknown_name_is_refused():
+    text = describe_model(BayesianModel(mlp()))
+    with pytest.raises(CheckpointError, match="net does not fit the saved run at parameter"):
+        model_from(Residual(), text)
+    with pytest.raises(CheckpointError, match="names 'Cauchy'"):
+        prior_from({"type": "Cauchy", "arguments": {}})
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize(
+    ("argument", "value"),
+    [
+        ("schedule", "linear"),
+        ("estimator", "flipout"),
+        ("start", "zeros"),
+        ("variance", "full"),
+        ("lr", 0.0),
+        ("lr", float("nan")),
+        ("draws", 0),
+        ("draws", 1.5),
+        ("sweep_every", 2.5),
+        ("temperature", -1.0),
+        ("warm_up", 2.0),
+        ("clip", 0.0),
+    ],
+)
+def test_settings_out_of_range_name_argument_and_value(method, argument, value):
+    with pytest.raises(ParameterError, match=rf"^{argument}='?{value}'? is out of range: "):
+        method(**{argument: value})
+    with pytest.raises(TypeError):
+        method(learning_speed=1.0)
