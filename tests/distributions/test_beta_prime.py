@@ -21,6 +21,28 @@ def test_draws(shapes, dtype):
     assert ks_p_value(x, stats.betaprime(a.item(), b.item()).cdf) > LEVEL
 
 
+@pytest.mark.parametrize("shapes", [(0.02, 0.02), (0.01, 0.5), (0.5, 0.02)], ids=str)
+def test_float32_draws_of_small_shapes(shapes):
+    """Up to a sixth of the draws lie at an end of float32's range, as the law says; 2e-7 for each of 3 tests."""
+    a, b = (torch.tensor(v) for v in shapes)
+    x, law = BetaPrime(a, b).sample((DRAWS,), seeded(20)), stats.betaprime(a.item(), b.item())
+    assert ks_p_value(x, law.cdf) > LEVEL
+    limits = torch.finfo(torch.float32)
+    for at_end, share in ((x <= limits.tiny, law.cdf(limits.tiny)), (x >= limits.max, law.sf(limits.max))):
+        # 6 standard errors, and one draw where none is expected: false-alarm rate 2e-9 each
+        assert abs(at_end.double().mean().item() - share) < 6 * (share * (1 - share) / DRAWS) ** 0.5 + 1 / DRAWS
+
+
+def test_float32_log_prob_and_entropy_of_large_shapes():
+    """log B(1e7, 1e7) is -1.4e7, and what is left of it 7."""
+    narrow, wide = BetaPrime(torch.tensor(1e7), 1e7), BetaPrime(f64(1e7), 1e7)
+    assert narrow.log_prob(torch.tensor(1.0)).item() == pytest.approx(wide.log_prob(f64(1.0)).item(), rel=1e-6)
+    assert narrow.entropy().item() == pytest.approx(wide.entropy().item(), rel=1e-6)
+    # nearly a normal of variance 2e-7 in log x
+    assert narrow.log_prob(torch.tensor(1.0)).item() == pytest.approx(-0.5 * np.log(2 * np.pi * 2e-7), rel=1e-6)
+    assert narrow.entropy().item() == pytest.approx(0.5 * np.log(2 * np.pi * np.e * 2e-7), rel=1e-6)
+
+
 def test_fault_shapes_swapped():
     x = BetaPrime(f64(0.5), f64(0.6)).sample((DRAWS,), seeded(0))
     assert ks_p_value(x, stats.betaprime(0.6, 0.5).cdf) < LEVEL

@@ -101,6 +101,47 @@ def test_validate_args_refuses_values_outside_the_support(cls):
 
 
 @every_class
+def test_validation_is_on_by_default(cls):
+    with pytest.raises(ValueError, match="support"):
+        cls(*CLASSES[cls][0]).log_prob(torch.tensor(torch.nan))
+    if cls is not SpikeSlabNormal:
+        with pytest.raises(ValueError, match="support"):
+            cls(*CLASSES[cls][0]).log_prob(torch.tensor(-1.0))
+
+
+@every_class
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_log_prob_of_infinity(cls, dtype):
+    infinity = torch.tensor(torch.inf, dtype=dtype)
+    assert bool((build(cls, dtype).log_prob(infinity) == -torch.inf).all())
+
+
+@pytest.mark.parametrize(("chi", "rho", "lam"), [(1.0, 1.0, 0.0), (1.0, 1.0, 2.0), (1.0, 0.0, -0.3), (0.0, 1.0, 0.3)])
+def test_log_prob_of_infinity_of_gig(chi, rho, lam):
+    assert GeneralizedInverseGaussian(chi, rho, lam).log_prob(torch.tensor(torch.inf)) == -torch.inf
+
+
+@every_class
+def test_inference_mode(cls):
+    """Everything works inside, and what it leaves in caches does not disturb autograd outside."""
+    names = ("mean", "variance", "mean_log", "mean_inverse")
+
+    def everything(q, x):
+        found = [getattr(q, name) for name in names if hasattr(cls, name)]
+        return torch.stack([*found, q.entropy(), q.log_prob(x)])
+
+    arguments = [v * torch.ones(3, dtype=torch.float64) for v in CLASSES[cls][0]]
+    with torch.inference_mode():
+        inside = everything(cls(*arguments), torch.full((3,), 0.7, dtype=torch.float64))
+        assert cls(*arguments).sample((2,), generator=seeded(0)).shape == (2, 3)
+    leaves = [v.clone().requires_grad_() for v in arguments]
+    outside = everything(cls(*leaves), torch.full((3,), 0.7, dtype=torch.float64))
+    torch.testing.assert_close(outside.detach(), inside.clone(), rtol=0, atol=0)
+    finite = outside[outside.isfinite()].sum()
+    assert all(bool(g.isfinite().all()) for g in torch.autograd.grad(finite, leaves, allow_unused=True))
+
+
+@every_class
 def test_bad_arguments(cls):
     """One line that names the argument, for numbers and for tensors."""
     good, bad = CLASSES[cls]

@@ -63,3 +63,23 @@ def test_derivative():
 def test_bad_parameters(chi, rho):
     with pytest.raises(ParameterError):
         gig_moments(f64([1.0, chi]), rho, 0.1)
+
+
+@pytest.mark.parametrize("lam", [torch.nan, torch.inf])
+def test_bad_order(lam):
+    with pytest.raises(ParameterError, match=f"^lam={lam} is out of range: use a finite number$"):
+        gig_moments(f64([1.0]), 1.0, lam)
+
+
+def test_inference_mode():
+    """A table built inside serves autograd outside; no other test uses these orders."""
+    for lam in (0.3123, -1.3123):
+        chi = f64([1e-3, 2.0, 50.0])
+        with torch.inference_mode():
+            inside = gig_moments(chi, 1.0, lam)
+        chi.requires_grad_()
+        outside = gig_moments(chi, 1.0, lam)
+        for one, other in zip(inside, outside, strict=True):
+            assert torch.equal(one, other)
+        (slope,) = torch.autograd.grad(sum(m.sum() for m in outside), chi)
+        assert bool(slope.isfinite().all())

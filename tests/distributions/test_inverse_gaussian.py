@@ -1,5 +1,7 @@
 """The inverse Gaussian and its reciprocal against giG, scipy and quadrature."""
 
+import math
+
 import numpy as np
 import pytest
 import torch
@@ -51,6 +53,36 @@ def test_fault_of_the_root():
     """Always the larger root: the proof must reject it."""
     t, n = 1.0, torch.randn(DRAWS, generator=seeded(0), dtype=torch.float64).square() / 2
     assert ks_p_value(t + n + torch.sqrt(n * (n + 2 * t)), GigReference(1.0, 1.0, 0.5).cdf) < LEVEL
+
+
+def test_every_element_has_its_own_rho():
+    """rho over six decades, element by element and across chunks: rho X ~ giG(1, 1, 1/2) in each of seven groups.
+
+    False-alarm rate 2e-7 each.
+    """
+    n = 7 * DRAWS  # more than four chunks of 2^15, of which seven is no divisor
+    rho = 10.0 ** (torch.arange(n, dtype=torch.float64) % 7 - 3)
+    x = ReciprocalInverseGaussian(1 / rho, rho).sample((), seeded(8))
+    law = GigReference(1.0, 1.0, 0.5)
+    for group in (rho * x).view(-1, 7).unbind(1):
+        assert ks_p_value(group, law.cdf) > LEVEL
+
+
+def test_float32_extremes():
+    """Where a square or a quotient of the parameters leaves float32 the result does not."""
+    narrow = InverseGaussian(torch.tensor(1e-25), 1.0)
+    wide = InverseGaussian(narrow.loc.double(), 1.0)
+    x = narrow.sample((1000,), seeded(0))  # its relative spread is 3e-13
+    torch.testing.assert_close(x, narrow.loc.expand(1000), rtol=1e-6, atol=0)
+    for name in ("mean_log", "entropy"):
+        torch.testing.assert_close(statistic(narrow, name), statistic(wide, name).float(), rtol=1e-6, atol=0)
+    assert narrow.mean_log.item() == pytest.approx(math.log(1e-25), rel=1e-6)
+    gaussian = 0.5 * math.log(2 * math.pi * math.e) + 1.5 * math.log(1e-25)  # variance loc^3
+    assert narrow.entropy().item() == pytest.approx(gaussian, rel=1e-6)
+    small = ReciprocalInverseGaussian(torch.tensor(1e-38), 10.0)
+    assert small.mean_inverse.item() == pytest.approx(math.sqrt(1e39), rel=1e-6)
+    assert InverseGaussian(torch.tensor(1.0), 1.0).log_prob(torch.tensor(1e30)).item() == pytest.approx(-5e29)
+    assert InverseGaussian(torch.tensor(1e15), 1e20).variance.item() == pytest.approx(1e25, rel=1e-6)
 
 
 @pytest.mark.parametrize("name", STATISTICS)

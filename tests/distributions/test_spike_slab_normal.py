@@ -1,5 +1,6 @@
 """The spike-and-slab mixture against scipy."""
 
+import math
 from itertools import pairwise
 
 import numpy as np
@@ -7,6 +8,7 @@ import pytest
 import torch
 from scipy import integrate, stats
 from torch.autograd import gradcheck
+from torch.distributions import Normal, kl_divergence
 
 from r2d2net.distributions import SpikeSlabNormal
 from reference import DRAWS, LEVEL, f64, ks_p_value, seeded
@@ -45,6 +47,16 @@ def test_log_prob_moments_and_entropy(case):
     edges = [e for e in edges if e <= 12 * slab]
     pieces = [integrate.quad(minus_p_log_p, a, b, epsabs=1e-14, epsrel=1e-13)[0] for a, b in pairwise(edges)]
     assert q.entropy().item() == pytest.approx(2 * sum(pieces), abs=1e-11)
+
+
+def test_float32_spike_whose_variance_leaves_float32():
+    q = SpikeSlabNormal(torch.tensor(0.5), 1.0, 1e-25)
+    at_zero = math.log(0.5 / 1e-25 / math.sqrt(2 * math.pi))
+    assert q.log_prob(torch.tensor(0.0)).item() == pytest.approx(at_zero, rel=1e-6)
+    for scale in (1e-25, 1.0):  # of the spike, of the slab: the bound is -log of its probability
+        bound = kl_divergence(Normal(torch.tensor(0.0), torch.tensor(scale)), q)
+        assert bound.dtype == torch.float32
+        assert bound.item() == pytest.approx(math.log(2), rel=1e-6)
 
 
 def test_gradcheck():

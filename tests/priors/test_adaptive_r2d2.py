@@ -175,7 +175,7 @@ LAYERS = [f64(0.3), f64(1e-3, 0.02, 0.02, 1.7, 30.0), f64(*np.geomspace(1e-9, 1e
 @pytest.mark.parametrize("w", LAYERS, ids=len)
 def test_evidence_and_factors_by_brute_force(prior: AdaptiveR2D2, w: Tensor) -> None:
     joint, precision, log_variance = brute_force(prior, w)
-    factors = prior.cavi(w.square(), prior.init_scales(w.shape, dtype=w.dtype))
+    factors = prior.cavi(w.square(), prior.init_scales(w.shape, torch.Generator().manual_seed(0), dtype=w.dtype))
     assert float(factors.bound(w.square())) == pytest.approx(
         float(torch.logsumexp(joint.flatten(), 0)), abs=1e-5 * len(w)
     )
@@ -192,7 +192,7 @@ def test_row_and_global_scale_follow_their_posterior(prior: AdaptiveR2D2) -> Non
     w, n = LAYERS[1], 30_000
     q = torch.softmax(brute_force(prior, w)[0].flatten(), 0).reshape(131, -1)
     many = w.repeat(n, 1)
-    start = prior.init_scales(many.shape, groups=(n, 1), dtype=w.dtype)
+    start = prior.init_scales(many.shape, torch.Generator().manual_seed(0), groups=(n, 1), dtype=w.dtype)
     scales = prior.gibbs(many, start, torch.Generator().manual_seed(8))
     g_index = ((3 - torch.log(scales.g)) * 10).round().long().flatten()
     for drawn, law in ((scales.row.flatten().long() - 1, q.sum(0)), (g_index, q.sum(1))):
@@ -222,13 +222,17 @@ def test_groups_of_every_layout() -> None:
     """Groups along any axes give what each group gives by itself."""
     m = torch.rand(3, 4, 5, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     for groups in ((3, 1, 1), (4, 1), (1, 1, 5), (3, 1, 5), ()):
-        factors = FLOORED.cavi(m, FLOORED.init_scales(m.shape, groups=groups, dtype=m.dtype))
+        factors = FLOORED.cavi(
+            m, FLOORED.init_scales(m.shape, torch.Generator().manual_seed(0), groups=groups, dtype=m.dtype)
+        )
         scales = factors.scales
         assert scales.g.shape == scales.row.shape == groups
         g, precision = scales.g.expand(m.shape), factors.precision
         for label in g.unique():
             alone = m[g == label]
-            single = FLOORED.cavi(alone, FLOORED.init_scales(alone.shape, dtype=m.dtype))
+            single = FLOORED.cavi(
+                alone, FLOORED.init_scales(alone.shape, torch.Generator().manual_seed(0), dtype=m.dtype)
+            )
             torch.testing.assert_close(single.precision, precision[g == label], rtol=1e-10, atol=0)
         assert FLOORED.gibbs(m, scales, torch.Generator().manual_seed(1)).v.shape == m.shape
 

@@ -13,6 +13,12 @@ import torch
 
 from prior_cases import CASES, EXTREME_PRIORS, Case
 from prior_proofs import assert_scales_finite, bounds_over_sweeps, draws_p_value, geweke, total_mass
+from r2d2net import ParameterError
+from r2d2net.distributions import GeneralizedInverseGaussian, ReciprocalInverseGaussian
+from r2d2net.distributions.gig_moments import _table as bessel_table
+from r2d2net.priors import R2D2, AdaptiveR2D2
+from r2d2net.priors.global_scale_grid import global_scale_grid
+from r2d2net.priors.mixture_tables import quantile_table
 
 FALSE_ALARM = 2e-6
 every_prior = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
@@ -63,14 +69,14 @@ def test_coordinate_ascent_never_lowers_the_bound(case: Case) -> None:
 def test_bound_is_a_lower_bound(case: Case) -> None:
     """For one weight E[log N] - KL cannot exceed log p(u), u^2 = E[w^2]; independent weights can reach it."""
     m = second_moments()[:, :1]
-    scales = case.prior.init_scales(m.shape, groups=(2, 1), dtype=m.dtype)
+    scales = case.prior.init_scales(m.shape, torch.Generator().manual_seed(0), groups=(2, 1), dtype=m.dtype)
     for _ in range(200):
         factors = case.prior.cavi(m, scales)
         scales = factors.scales
     reached = float(factors.bound(m))
     exact = float(case.prior.log_prob(m.sqrt()).sum())
     assert reached <= exact + 1e-9 * abs(exact)
-    if len(case.prior.init_scales((1,))) <= 2:  # no auxiliary variables: q is the exact posterior
+    if len(scales) <= 2:  # no auxiliary variables: q is the exact posterior
         assert reached == pytest.approx(exact, rel=1e-12)
 
 
@@ -108,6 +114,76 @@ def test_scales_stay_finite_for_extreme_hyperparameters(prior: Any, dtype: torch
 @pytest.mark.parametrize("size", [0.0, 1e30])
 def test_a_million_weights(case: Case, size: float) -> None:
     assert_scales_finite(case.prior, torch.full((1000, 1000), size), sweeps=1)
+
+
+@every_prior
+@both_dtypes
+def test_density_at_infinity(case: Case, dtype: torch.dtype) -> None:
+    w = torch.tensor([math.inf, 1.0, -math.inf], dtype=dtype)
+    density = case.prior.log_prob(w)
+    assert density[[0, 2]].tolist() == [-math.inf, -math.inf]
+    assert math.isfinite(density[1])
+
+
+@every_prior
+@pytest.mark.parametrize(("shape", "groups"), [((4, 3), (4,)), ((4, 3), (2, 1)), ((3,), (4, 1)), ((3,), (0,))])
+def test_groups_that_do_not_broadcast(case: Case, shape: tuple[int, ...], groups: tuple[int, ...]) -> None:
+    for draw in (case.prior.init_scales, case.prior.sample):
+        with pytest.raises(ParameterError, match=r"^groups=\(.*is out of range: use a shape that broadcasts to"):
+            draw(shape, groups=groups)
+
+
+@every_prior
+@pytest.mark.parametrize(("shape", "groups"), [((0,), ()), ((0, 3), (0, 1)), ((3, 0), (3, 1)), ((3, 0), ())])
+def test_layers_and_groups_of_size_zero(case: Case, shape: tuple[int, ...], groups: tuple[int, ...]) -> None:
+    if isinstance(case.prior, AdaptiveR2D2) and 0 in groups:
+        pytest.skip("adaptive R2D2 needs at least one group")
+    generator = torch.Generator().manual_seed(0)
+    w = case.prior.sample(shape, generator, groups=groups)
+    scales = case.prior.init_scales(shape, generator, groups=groups)
+    factors = case.prior.cavi(w.square(), scales)
+    drawn = case.prior.gibbs(w, scales, generator)
+    assert w.shape == case.prior.variance(drawn).shape == factors.precision.shape == factors.log_variance().shape
+    assert [x.shape for x in drawn] == [x.shape for x in factors.scales] == [x.shape for x in scales]
+    assert math.isfinite(factors.bound(w.square()))
+
+
+@every_prior
+def test_inference_mode(case: Case) -> None:
+    """Tables first built in inference mode serve autograd afterwards."""
+    m, point = second_moments().clamp(0.01, 1), torch.tensor([0.3, 2.0], dtype=torch.float64)
+    scales = case.prior.init_scales(m.shape, torch.Generator().manual_seed(2), groups=(2, 1), dtype=m.dtype)
+    for cached in (global_scale_grid, quantile_table, bessel_table):
+        cached.cache_clear()
+    with torch.inference_mode():
+        factors = case.prior.cavi(m, scales)
+        inside = factors.bound(m).item(), case.prior.log_prob(point).sum().item()
+        case.prior.gibbs(m.sqrt(), scales, torch.Generator().manual_seed(2))
+    m.requires_grad_()
+    point.requires_grad_()
+    bound, density = case.prior.cavi(m, scales).bound(m), case.prior.log_prob(point).sum()
+    assert (bound.item(), density.item()) == inside
+    for value, leaf in ((bound, m), (density, point)):
+        assert bool(torch.autograd.grad(value, leaf)[0].isfinite().all())
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_on_a_gpu() -> None:
+    """giG, its reciprocal form and one sweep of R2D2 in each mode, drawn and kept on the device."""
+    device, generator = torch.device("cuda"), torch.Generator("cuda").manual_seed(0)
+    chi = torch.rand(1000, generator=generator, device=device)
+    prior = R2D2()
+    scales = prior.init_scales((1000,), generator, device=device)
+    w = prior.sample((1000,), generator, device=device)
+    found = [
+        GeneralizedInverseGaussian(chi, 1.0, 0.1).sample((3,), generator),
+        ReciprocalInverseGaussian(chi, 1.0).sample((3,), generator),
+        prior.variance(prior.gibbs(w, scales, generator)),
+        prior.cavi(w.square(), scales).precision,
+    ]
+    for x in found:
+        assert x.device.type == "cuda"
+        assert bool(((x > 0) & (x < math.inf)).all())
 
 
 @every_prior

@@ -1,10 +1,13 @@
 """The proofs bite: each known fault, planted in a working prior, is rejected by the Geweke test.
 
+One fault each is enough for the proofs that hold no chance: the rising bound and the density's mass.
+
 A fault replaces one function inside the prior's module while `gibbs` runs, and leaves the exact draws alone.
 REJECT is the level the contract test uses, so what is caught here would fail there.
 """
 
 from collections.abc import Callable
+from itertools import pairwise
 from types import ModuleType
 from typing import Any
 from unittest.mock import patch
@@ -12,8 +15,9 @@ from unittest.mock import patch
 import pytest
 import torch
 
-from prior_proofs import geweke
+from prior_proofs import bounds_over_sweeps, geweke, total_mass
 from r2d2net.priors import (
+    R2D2,
     DirichletLaplace,
     GeneralizedDoublePareto,
     Horseshoe,
@@ -123,3 +127,36 @@ FAULTS |= {
 @pytest.mark.parametrize("fault", FAULTS)
 def test_the_geweke_proof_rejects(fault: str) -> None:
     assert geweke(FAULTS[fault], seed=11).p_value < REJECT
+
+
+class HalvedPsi(R2D2):
+    """Coordinate ascent with psi as if the variance were psi T, without the 1/2."""
+
+    def _psi_conditional(self, square: torch.Tensor, t: torch.Tensor) -> tuple[torch.Tensor, float]:
+        chi, rho = super()._psi_conditional(square, t)
+        return chi / 2, rho
+
+
+@pytest.mark.parametrize(("prior", "falls"), [(R2D2(0.3, 1.0), False), (HalvedPsi(0.3, 1.0), True)])
+def test_the_proof_of_the_bound_rejects(prior: R2D2, falls: bool) -> None:
+    """The step that leaves the optimum lowers the bound, by far more than the contract's slack.
+
+    A fault that only moves the fixed point can rise to it: those are for the tests of stationarity.
+    """
+    m = torch.tensor([[1e-6, 1e-3, 0.1, 1.0, 30.0]], dtype=torch.float64)
+    scales = prior.init_scales(m.shape, torch.Generator().manual_seed(2), dtype=m.dtype)
+    bounds = bounds_over_sweeps(prior, m, scales, sweeps=30)
+    slack = 1e-12 * max(map(abs, bounds))
+    assert any(after < before - slack for before, after in pairwise(bounds)) == falls
+
+
+class NoPole(R2D2):
+    """The density held constant below 1e-6."""
+
+    def log_prob(self, w: torch.Tensor, weights: int | None = None) -> torch.Tensor:
+        return super().log_prob(w.abs().clamp(min=1e-6), weights)
+
+
+def test_the_proof_of_the_density_rejects() -> None:
+    assert abs(total_mass(R2D2(0.3, 1.0)) - 1) < 1e-6
+    assert abs(total_mass(NoPole(0.3, 1.0)) - 1) > 1e-4

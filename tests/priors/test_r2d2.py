@@ -12,7 +12,7 @@ from scipy import stats
 from torch import Tensor
 from torch.distributions import Exponential, Gamma, kl_divergence
 
-from prior_proofs import bounds_over_sweeps, geweke, gold_densities
+from prior_proofs import assert_scales_finite, bounds_over_sweeps, geweke, gold_densities
 from r2d2net import ParameterError
 from r2d2net.distributions import (
     GeneralizedInverseGaussian,
@@ -153,7 +153,7 @@ def converged(prior: R2D2, m: Tensor) -> Any:
     return factors
 
 
-@pytest.mark.parametrize("prior", PRIORS[:3], ids=str)
+@each
 def test_coordinate_ascent_is_stationary(prior: R2D2) -> None:
     """At convergence the ELBO, written out here, has no slope in any parameter of any factor."""
     m = torch.tensor([1e-6, 1e-3, 0.1, 1.0, 30.0], dtype=torch.float64)
@@ -166,9 +166,13 @@ def test_coordinate_ascent_is_stationary(prior: R2D2) -> None:
         factors.xi.concentration,
         factors.xi.rate,
     )
+    if factors.eta is not None:
+        at = (*at, factors.eta.concentration, factors.eta.rate)
     leaves = [x.detach().clone().requires_grad_() for x in at]
 
-    def elbo(psi_chi: Tensor, t_chi: Tensor, t_rho: Tensor, t_lam: Tensor, shape: Tensor, rate: Tensor) -> Tensor:
+    def elbo(
+        psi_chi: Tensor, t_chi: Tensor, t_rho: Tensor, t_lam: Tensor, shape: Tensor, rate: Tensor, *of_eta: Tensor
+    ) -> Tensor:
         psi, t, xi = (
             ReciprocalInverseGaussian(psi_chi, 1.0),
             GeneralizedInverseGaussian(t_chi, t_rho, t_lam),
@@ -178,12 +182,22 @@ def test_coordinate_ascent_is_stationary(prior: R2D2) -> None:
         log_variance = math.log(s2 / 2) + psi.mean_log + t.mean_log
         normal = -0.5 * (math.log(2 * math.pi) + log_variance + 2 / s2 * psi.mean_inverse * t.mean_inverse * m)
         one = torch.ones_like(shape)
-        scale_kl = (
-            kl_divergence(psi, Exponential(0.5 * torch.ones_like(m))).sum()
-            + kl_gamma_random_rate(t, prior.a_pi, xi.mean, gamma_mean_log(xi)).sum()
-            + kl_divergence(xi, Gamma(prior.b * one, one)).sum()
-        )
+        scale_kl = kl_divergence(psi, Exponential(0.5 * torch.ones_like(m))).sum()
+        scale_kl = scale_kl + kl_divergence(xi, Gamma(prior.b * one, one)).sum()
+        if of_eta:
+            scale_kl = scale_kl + kl_with_eta(t, xi, Gamma(*of_eta))
+        else:
+            scale_kl = scale_kl + kl_gamma_random_rate(t, prior.a_pi, xi.mean, gamma_mean_log(xi)).sum()
         return normal.sum() - scale_kl
+
+    def kl_with_eta(t: GeneralizedInverseGaussian, xi: Gamma, eta: Gamma) -> Tensor:
+        """E[log q(T) q(eta) - log p(T, eta | xi)]: T_j ~ Gamma(a_pi, xi + eta), eta / xi ~ BetaPrime(p a_pi - a, a)."""
+        a, e = prior.total, m.numel() * prior.a_pi - prior.total
+        log_beta = math.lgamma(e) + math.lgamma(a) - math.lgamma(a + e)
+        log_t = ((prior.a_pi - 1) * t.mean_log - (xi.mean + eta.mean) * t.mean - math.lgamma(prior.a_pi)).sum()
+        # the powers of xi + eta: p a_pi from T, -(a + e) from the beta prime
+        log_eta = (e - 1) * gamma_mean_log(eta) + a * gamma_mean_log(xi) - log_beta
+        return -t.entropy().sum() - eta.entropy() - log_t - log_eta
 
     value = elbo(*leaves)
     torch.testing.assert_close(value.detach(), factors.bound(m), rtol=1e-12, atol=1e-12)
@@ -222,8 +236,41 @@ def test_from_r2_bound_never_falls() -> None:
     """The tied priors are in tests/priors/test_contract.py."""
     prior = R2D2.from_r2(0.5, 2.0, concentration=0.3)
     m = 10 ** (24 * torch.rand(20, generator=torch.Generator().manual_seed(3), dtype=torch.float64) - 12)
-    bounds = bounds_over_sweeps(prior, m, prior.init_scales((20,), dtype=m.dtype), 30)
+    bounds = bounds_over_sweeps(prior, m, prior.init_scales((20,), torch.Generator().manual_seed(4), dtype=m.dtype), 30)
     assert all(after >= before - 1e-12 * abs(bounds[0]) for before, after in pairwise(bounds))
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=["float64", "float32"])
+@pytest.mark.parametrize("size", [0.0, 1e-30, 1e30])
+def test_from_r2_scales_stay_finite(dtype: torch.dtype, size: float) -> None:
+    prior = R2D2.from_r2(0.5, 2.0, concentration=0.1)
+    assert_scales_finite(prior, torch.full((20,), size, dtype=dtype))
+    mixed = torch.tensor([size, 1.0, -size], dtype=dtype).repeat(4, 7)
+    assert_scales_finite(prior, mixed)
+    assert_scales_finite(prior, mixed, groups=(4, 1))
+
+
+def test_from_r2_in_float32() -> None:
+    """The sweep as in float64, false-alarm rate 2e-6; the coordinate ascent by its float64 twin."""
+    prior = R2D2.from_r2(0.6, 2.0, concentration=0.4)
+    assert geweke(prior, seed=5, dtype=torch.float32).p_value > REJECT
+    m = torch.tensor([1e-6, 1e-3, 0.1, 1.0, 30.0], dtype=torch.float64)
+    start = prior.init_scales(m.shape, torch.Generator().manual_seed(0), dtype=m.dtype)
+    wide, narrow = prior.cavi(m, start), prior.cavi(m.float(), R2D2Scales(*(x.float() for x in start)))
+    torch.testing.assert_close(narrow.precision, wide.precision.float(), rtol=1e-5, atol=0)
+    torch.testing.assert_close(narrow.bound(m.float()), wide.bound(m).float(), rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(prior.log_prob(m.float()), prior.log_prob(m).float(), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("size", [0.0, 1e30])
+def test_from_r2_with_a_million_weights(size: float) -> None:
+    prior = R2D2.from_r2(0.5, 2.0, concentration=0.1)
+    assert_scales_finite(prior, torch.full((1000, 1000), size), sweeps=1)
+
+
+def test_from_r2_density_at_infinity() -> None:
+    w = torch.tensor([math.inf, -math.inf])
+    assert R2D2.from_r2(0.5, 2.0, concentration=0.3).log_prob(w, weights=20).tolist() == [-math.inf] * 2
 
 
 # --- the known faults: the Geweke proof rejects each of them

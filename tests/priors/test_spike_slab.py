@@ -27,7 +27,7 @@ def test_factors_are_the_posterior(u: float) -> None:
 
 def test_kl_is_that_of_the_indicators_and_the_responsibility_is_best() -> None:
     m = torch.tensor([1e-4, 0.2, 0.5], dtype=torch.float64)
-    factors = PRIOR.cavi(m, PRIOR.init_scales(m.shape))
+    factors = PRIOR.cavi(m, PRIOR.init_scales(m.shape, torch.Generator().manual_seed(0)))
     r = factors.scales.slab
 
     def kl(r: torch.Tensor) -> torch.Tensor:

@@ -47,8 +47,8 @@ class TouchingPoints(NamedTuple):
 
 
 def touching_points(order: Tensor) -> TouchingPoints:
-    """Points where la (e^z - 1 - z) is about 1 on either side; all but infinite for la = 0."""
-    inverse = 1 / order.clamp(min=1e-30)
+    """Points where la (e^z - 1 - z) is about 1 on either side; beyond log(1 + g) for la = 0, whatever chi rho."""
+    inverse = 1 / order.clamp(min=1e-160 if order.dtype == torch.float64 else 1e-30)
     spread = torch.sqrt(2 * inverse)
     right = torch.log1p(spread + 0.8 * inverse)
     left = inverse + spread.clamp(max=1)
@@ -174,9 +174,10 @@ def sample_gig(
 def check_parameters(chi: Tensor, rho: Tensor, lam: Tensor) -> torch.dtype:
     """Raise at once on parameters outside the family; return the dtype in which to work.
 
-    float32 is enough unless the exponents leave its range or |lam| makes psi a small difference. Near the gamma
-    limit the left tail falls like e^(|lam| z), and the cut that chi makes at z = log(chi rho) must be seen: either it
-    lies within float32's range (chi rho >= 1e-36) or no draw gets there (e^(-87 / 4) < 1e-9 for |lam| = 1/4).
+    float32 is enough unless the exponents leave its range or |lam| makes psi a small difference: |lam| (e^z - 1 - z) is
+    of order one at z of order |lam|^(-1/2), so its rounding error is about sqrt(|lam|) eps, 1e-6 at |lam| = 100. Near
+    the gamma limit the left tail falls like e^(|lam| z), and the cut that chi makes at z = log(chi rho) must be seen:
+    either it lies within float32's range (chi rho >= 1e-36) or no draw gets there (e^(-87 / 4) < 1e-9 for |lam| = 1/4).
     """
     if min(chi.numel(), rho.numel(), lam.numel()) == 0:
         return chi.dtype

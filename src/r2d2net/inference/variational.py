@@ -34,8 +34,8 @@ from r2d2net.priors import Gaussian
 
 START_SWEEPS = 10  # refreshes of the scales at the start, so that they know the initial weights
 NOISE_RATE = 0.01  # weight of a batch in the running mean of squared residuals, once many have been seen
-WARM_UP_SHARE = 0.3
-RISE_SHARE = 0.05  # of the steps, over which the step size rises: Adam's first steps know no scale
+WARM_UP_SHARE = 0.6
+RISE_SHARE = 0.15  # of the steps, over which the step size rises: Adam's first steps know no scale
 WARM_UP_ROWS_PER_INPUT = 20
 
 
@@ -58,7 +58,7 @@ class Variational:
     """Settings shared by SVGI, CAVI and SVI.
 
     Args:
-        lr: Adam's step size for the means and deterministic parameters.
+        lr: Adam's largest step size for the means and deterministic parameters; it is reached after 15% of the steps.
         lr_rho: Step size for rho; by default ``rho_ratio`` times lr.
         schedule: "cosine" lets the step size fall to zero over the run, "constant" keeps it.
         temperature: Weight of the KL; 1 is the evidence lower bound.
@@ -66,7 +66,7 @@ class Variational:
         variance: "free" or "scaled" (see the module's docstring).
         initial_scale: s at the start, as a share of He's sqrt(2 / fan-in).
         start: "he" draws He-normal means, "net" starts from the network's own weights (a trained network, say).
-        warm_up: Share of the steps over which the KL's weight rises from 0 to 1. None decides: 0.3 where there are
+        warm_up: Share of the steps over which the KL's weight rises from 0 to 1. None decides: 0.6 where there are
             at least 20 rows for each input, else 0 (with few rows the prior must be there from the start).
         draws: Weight draws averaged in each step.
         clip: Largest norm of the likelihood's gradient; None does not clip.
@@ -74,7 +74,7 @@ class Variational:
             up to twice as much a step and its gradients have less noise.
     """
 
-    lr: float = 0.01
+    lr: float = 0.05
     lr_rho: float | None = None
     schedule: Literal["cosine", "constant"] = "cosine"
     temperature: float = 1.0
@@ -87,7 +87,7 @@ class Variational:
     clip: float | None = None
     estimator: Literal["weights", "local"] = "local"
 
-    rho_ratio: ClassVar[float] = 2.0
+    rho_ratio: ClassVar[float] = 1.0
 
     def __post_init__(self) -> None:
         positive = {"lr": self.lr, "initial_scale": self.initial_scale}

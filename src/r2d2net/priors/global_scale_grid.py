@@ -136,6 +136,7 @@ class GlobalScaleGrid:
 
 
 @lru_cache(maxsize=8)
+@torch.inference_mode(False)
 def global_scale_grid(mixture: Mixture, device: torch.device) -> GlobalScaleGrid:
     """Built once for each mixture and device, when first asked for."""
     return GlobalScaleGrid(mixture, device)

@@ -118,6 +118,7 @@ def log_variance_quantiles(mixture: Mixture, log_u: Tensor) -> Tensor:
 
 
 @lru_cache(maxsize=8)
+@torch.inference_mode(False)
 def quantile_table(mixture: Mixture, device: torch.device) -> tuple[float, Tensor]:
     """(the first log u, quantiles on an even grid of log u): below the grid v or v/u^2 is constant, above v/u^2."""
     low, high = mixture.log_u_range()
