@@ -46,11 +46,13 @@ def save_comparison(rows: Sequence[RateRow], folder: Path, kind: str = "png") ->
 
 def rates_as_table(rows: Sequence[RateRow]) -> Table:
     """The rate table for a terminal."""
-    table = Table(title="How priors behave at zero and in the tail", caption=verdict(rows), show_lines=False)
+    table = Table(
+        title="How priors behave at zero and in the tail", caption=f"* not in the paper's table. {verdict(rows)}"
+    )
     for column in ("prior", "at zero: theory", "measured", "tail: theory", "measured"):
         table.add_column(column, overflow="fold")
     for row in rows:
-        name = row.label if row.in_paper else f"{row.label} (not in the paper's table)"
+        name = row.label if row.in_paper else f"{row.label} *"
         zero, tail = (row.zero, row.measured_zero), (row.tail, row.measured_tail)
         table.add_row(name, *(formula(rate, digits) for rate, digits in zip(zero + tail, (4, 7, 4, 7), strict=True)))
     return table
