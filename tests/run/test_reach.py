@@ -14,14 +14,14 @@ import r2d2net as rn
 pytestmark = pytest.mark.slow
 SEEDS = (101, 102, 103)
 R2D2, Gaussian = rn.priors.R2D2, rn.priors.Gaussian
-SVGI, CAVI = rn.inference.SVGI, rn.inference.CAVI
+SVGI = rn.inference.SVGI
 
 
 def linear(kind: str, seed: int) -> tuple[Tensor, Tensor, Tensor]:
     """200 inputs, 500 training and 2,000 test rows, noise 1: (x, y, coefficients)."""
     g = torch.Generator().manual_seed(seed)
     coefficients = torch.zeros(200)
-    count, size = {"sparse": (10, 1.0), "big": (5, 10.0), "dense": (200, 0.2)}[kind]
+    count, size = {"sparse": (10, 1.0), "dense": (200, 0.2)}[kind]
     coefficients[:count] = size * torch.randn(count, generator=g)
     x = torch.randn(2500, 200, generator=g)
     return x, x @ coefficients + torch.randn(2500, generator=g), coefficients
@@ -37,22 +37,15 @@ def linear_error(kind: str, seed: int, prior: Any, method: Any) -> tuple[float, 
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_sparse_linear(seed: int) -> None:
-    """At most 1.12 with SVGI and 1.22 with CAVI, a quarter below the Gaussian prior; relevant inputs found."""
+    """At most 1.12 with SVGI, a quarter below the Gaussian prior; relevant inputs found."""
     gaussian, _, _ = linear_error("sparse", seed, Gaussian(), SVGI())
-    ascent, _, _ = linear_error("sparse", seed, R2D2(), CAVI())
     error, mean, coefficients = linear_error("sparse", seed, R2D2(), SVGI())
     assert error < 1.12
-    assert ascent < 1.22
     assert error < 0.75 * gaussian
     # coefficients below the noise of their estimate cannot be told from zero
     relevant, rest = mean[coefficients.abs() > 0.2].abs(), mean[coefficients == 0].abs()
     auroc = (relevant[:, None] > rest[None, :]).float().mean()
     assert auroc > 0.97
-
-
-@pytest.mark.parametrize("seed", SEEDS)
-def test_large_coefficients(seed: int) -> None:
-    assert linear_error("big", seed, R2D2(), SVGI())[0] < 1.2
 
 
 @pytest.mark.parametrize("seed", SEEDS)
