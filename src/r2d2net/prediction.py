@@ -9,6 +9,7 @@ one-dimensional. The variance splits by the law of total variance,
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
 import torch
@@ -21,16 +22,14 @@ MOST_COUNT = 2.0**52  # beyond it float64 skips whole numbers
 
 
 @dataclass(frozen=True)
-class Regression:
-    """Prediction of a continuous target: a mixture of normals, one for each draw of the weights.
+class Mixture(ABC):
+    """Prediction of a number: a mixture with one component for each draw of the weights.
 
     Attributes:
         samples: E[y | w] for each draw of the weights w.
-        noise_variance: Var[y | w], broadcastable to ``samples``.
     """
 
     samples: Tensor
-    noise_variance: Tensor
 
     @property
     def mean(self) -> Tensor:
@@ -42,19 +41,39 @@ class Regression:
         return self.samples.std(0, correction=0)
 
     @property
+    @abstractmethod
     def aleatoric(self) -> Tensor:
         """Standard deviation of the noise: what more data would not remove."""
-        return self.noise_variance.expand(self.samples.shape).mean(0).sqrt()
 
     @property
     def std(self) -> Tensor:
         """Standard deviation of a new observation."""
         return torch.hypot(self.epistemic, self.aleatoric)
 
+    @abstractmethod
+    def quantile(self, probability: float) -> Tensor:
+        """The value that a new observation stays below with this probability."""
+
     def interval(self, level: float = 0.9) -> tuple[Tensor, Tensor]:
-        """Central interval that holds a new observation with this probability."""
+        """Central interval that holds a new observation with (for counts, at least) this probability."""
         require(0 < level < 1, "level", level, "use a number between 0 and 1, such as 0.9")
         return self.quantile((1 - level) / 2), self.quantile((1 + level) / 2)
+
+
+@dataclass(frozen=True)
+class Regression(Mixture):
+    """Prediction of a continuous target: a mixture of normals, one for each draw of the weights.
+
+    Attributes:
+        samples: E[y | w] for each draw of the weights w.
+        noise_variance: Var[y | w], broadcastable to ``samples``.
+    """
+
+    noise_variance: Tensor
+
+    @property
+    def aleatoric(self) -> Tensor:
+        return self.noise_variance.expand(self.samples.shape).mean(0).sqrt()
 
     def quantile(self, probability: float) -> Tensor:
         """Quantile of the mixture of normals, by bisection."""
@@ -141,33 +160,12 @@ class Classification:
 
 
 @dataclass(frozen=True)
-class Counts:
+class Counts(Mixture):
     """Prediction of a count: a mixture of Poisson laws; ``samples`` is the rate for each draw of the weights."""
-
-    samples: Tensor
-
-    @property
-    def mean(self) -> Tensor:
-        return self.samples.mean(0)
-
-    @property
-    def epistemic(self) -> Tensor:
-        """Standard deviation of the rate under the posterior."""
-        return self.samples.std(0, correction=0)
 
     @property
     def aleatoric(self) -> Tensor:
-        """Standard deviation of the count at a known rate."""
         return self.mean.sqrt()
-
-    @property
-    def std(self) -> Tensor:
-        return torch.hypot(self.epistemic, self.aleatoric)
-
-    def interval(self, level: float = 0.9) -> tuple[Tensor, Tensor]:
-        """Counts between which a new observation lies with at least this probability."""
-        require(0 < level < 1, "level", level, "use a number between 0 and 1, such as 0.9")
-        return self.quantile((1 - level) / 2), self.quantile((1 + level) / 2)
 
     def quantile(self, probability: float) -> Tensor:
         """The least count whose distribution function reaches the probability."""
