@@ -1,0 +1,104 @@
+"""The commands `r2d2net data list | verify | fetch`."""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table as Sheet
+
+from r2d2net.data.catalogue import CATALOGUE
+from r2d2net.data.loading import VARIABLE, data_root, find, known
+from r2d2net.data.source import Entry
+from r2d2net.errors import DataError
+
+app = typer.Typer(help="List, check and download data sets.")
+
+Root = Annotated[Path | None, typer.Option(help="Folder that holds the data sets; by default R2D2NET_DATA.")]
+Names = Annotated[
+    list[str] | None, typer.Argument(help="Data sets; by default all that are there.", show_default=False)
+]
+
+
+@app.callback(invoke_without_command=True)
+def _help(context: typer.Context) -> None:
+    """List, check and download data sets."""
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
+
+
+@app.command("list")
+def list_sets(root: Root = None) -> None:
+    """Show the data sets known by name, and which of them are there."""
+    anywhere = root is not None or os.environ.get(VARIABLE)
+    folder = data_root(root) if anywhere else None
+    title = f"data sets in {folder}" if folder else f"data sets; none is there: give --root or set {VARIABLE}"
+    sheet = Sheet(title=title)
+    for column in ("name", "split", "rows", "shape", "classes", "where"):
+        sheet.add_column(column, no_wrap=column != "where", overflow="fold")
+    for entry in CATALOGUE.values():
+        for split in entry.splits:
+            sheet.add_row(*_row(entry, folder, split))
+    Console().print(sheet)
+
+
+@app.command()
+def verify(names: Names = None, root: Root = None) -> None:
+    """Check checksums, counts, shapes and labels; exit code 1 if something is damaged."""
+    from r2d2net.data.verifying import verify as check
+
+    folder = data_root(root)
+    damaged = checked = 0
+    for entry in [known(name) for name in names] if names else CATALOGUE.values():
+        findings = list(check(entry, folder))
+        if names and not findings:
+            find(entry, folder, entry.splits[0])  # says what to put where
+        for finding in findings:
+            checked += 1
+            damaged += bool(finding.fault)
+            typer.echo(f"damaged: {finding.what}: {finding.fault}" if finding.fault else f"intact: {finding.what}")
+    typer.echo(f"{checked} checks, {damaged} damaged")
+    if damaged:
+        raise typer.Exit(1)
+
+
+@app.command()
+def fetch(names: Annotated[list[str], typer.Argument(help="Data sets to download.")], root: Root = None) -> None:
+    """Download public originals over HTTPS and check them against pinned checksums."""
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
+
+    from r2d2net.data.fetching import fetch as download
+
+    for name in names:
+        known(name)
+    folder = data_root(root, exists=False)
+    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
+    paths: list[Path] = []
+    console = Console(stderr=True)
+    with Progress(*columns, transient=True, console=console, disable=not console.is_terminal) as bars:
+
+        def progress(file: str):  # type: ignore[no-untyped-def]
+            task = bars.add_task(file, total=None)
+            return lambda done, total: bars.update(task, completed=done, total=total)
+
+        for name in names:
+            paths += download(name, folder, progress)
+    for path in paths:
+        typer.echo(f"verified {path}")
+
+
+def _row(entry: Entry, root: Path | None, split: str) -> tuple[str, ...]:
+    source = entry.bundled or next(source for source in entry.sources if split in source.files)
+    where = "bundled" if entry.bundled else "to fetch" if entry.fetchable(split) else "-"
+    if root is not None:
+        with suppress(DataError):
+            source, folder = find(entry, root, split)
+            if source.files[split]:
+                where = folder.relative_to(root).as_posix()
+    rows = source.rows.get(split)
+    shape = "x".join(map(str, entry.shape)) if entry.shape else "-"
+    return entry.name, split, f"{rows:,}" if rows else "-", shape, str(entry.classes or "-"), where

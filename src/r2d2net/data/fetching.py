@@ -1,0 +1,134 @@
+"""`fetch`: public originals over HTTPS, through pooch, with pinned checksums and resumed downloads.
+
+A download goes to a hidden `.NAME.part` beside its place. An interrupted one is kept and continued by an HTTP range
+request; a complete one with a wrong checksum is deleted. Archives are kept as they are: `load` reads inside them, so
+nothing is unpacked anywhere.
+"""
+
+from __future__ import annotations
+
+import os
+import urllib.error
+import urllib.request
+from collections.abc import Callable
+from dataclasses import dataclass
+from http.client import HTTPException
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from r2d2net.data.loading import known
+from r2d2net.data.source import Remote
+from r2d2net.data.verifying import checksum
+from r2d2net.errors import DataError, ParameterError
+
+CHUNK = 1 << 20
+Progress = Callable[[int, int | None], None]  # bytes so far, bytes in all
+
+
+def fetch(name: str, root: str | Path, progress: Callable[[str], Progress] | None = None) -> list[Path]:
+    """Download the originals of a set into its folder under ``root``, unless they are there already.
+
+    Args:
+        name: The set.
+        root: The folder that holds the sets' folders; made if missing.
+        progress: Called with each file's name, returns what to call with the bytes so far and in all.
+    """
+    entry = known(name)
+    if not entry.remotes:
+        files = " and ".join(entry.sources[0].files[entry.splits[0]])
+        raise ParameterError(f"{name} cannot be fetched: put {files} into {Path(root) / entry.folders[0]} yourself")
+    folder = Path(root).expanduser() / entry.folders[0]
+    return [fetch_file(r, folder, Download(progress=progress(r.file) if progress else None)) for r in entry.remotes]
+
+
+def fetch_file(remote: Remote, folder: Path, download: Download | None = None) -> Path:
+    """One file, checked; a file that is there with another checksum is left alone and reported."""
+    import pooch
+
+    target = folder / remote.file
+    algorithm, _, expected = remote.checksum.partition(":")
+    by_hand = f"put {target.name} ({algorithm} {expected}) into {target.parent} yourself"
+    if target.exists():
+        if checksum(target, algorithm) == expected:
+            return target
+        raise DataError(f"{target} is there with another checksum than {remote.checksum}: remove it to fetch it again")
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        pooch.get_logger().setLevel("ERROR")
+        pooch.retrieve(remote.url, remote.checksum, target.name, target.parent, downloader=download or Download())
+    except ValueError as error:  # pooch's word for a wrong checksum
+        raise DataError(f"{remote.url} sent another file than pinned, nothing was kept: {by_hand}") from error
+    except (urllib.error.URLError, HTTPException, OSError) as error:
+        plain = error if isinstance(error, urllib.error.HTTPError) else getattr(error, "reason", error)
+        reason = " ".join(str(plain).split())
+        raise DataError(f"{remote.url} could not be fetched ({reason}): try again, or {by_hand}") from error
+    return target
+
+
+@dataclass(frozen=True)
+class Download:
+    """A pooch downloader that continues where the last attempt stopped.
+
+    Attributes:
+        schemes: Addresses allowed, redirections included. Only tests widen it.
+        timeout: Seconds without an answer.
+        progress: Called with the bytes so far and in all.
+    """
+
+    schemes: tuple[str, ...] = ("https",)
+    timeout: float = 30.0
+    progress: Progress | None = None
+
+    def __call__(self, url: str, output_file: Any, pooch: Any) -> None:
+        output = Path(output_file)
+        partial = output.parent / f".{Path(urlsplit(url).path).name}.part"
+        self._stream(url, partial)
+        os.replace(partial, output)
+
+    def _stream(self, url: str, partial: Path) -> None:
+        start = partial.stat().st_size if partial.exists() else 0
+        request = urllib.request.Request(url, headers={"Range": f"bytes={start}-"} if start else {})
+        self._check(url)
+        opener = urllib.request.build_opener(_Redirect(self._check))
+        try:
+            response = opener.open(request, timeout=self.timeout)
+        except urllib.error.HTTPError as error:
+            error.close()
+            if error.code != 416 or not start:  # 416: nothing is left after `start`, or the file has shrunk
+                raise
+            partial.unlink()
+            return self._stream(url, partial)
+        with response:
+            resumed = response.status == 206
+            length = response.headers.get("Content-Length")
+            done = start if resumed else 0
+            total = done + int(length) if length else None
+            with partial.open("ab" if resumed else "wb") as file:
+                while chunk := response.read(CHUNK):
+                    file.write(chunk)
+                    done += len(chunk)
+                    if self.progress:
+                        self.progress(done, total)
+        if total is not None and done != total:
+            raise OSError(f"the connection broke after {done} of {total} bytes; the next attempt continues there")
+        return None
+
+    def _check(self, url: str) -> None:
+        if urlsplit(url).scheme not in self.schemes:
+            raise OSError(f"{url} is not an address of {' or '.join(self.schemes)}")
+
+
+class _Redirect(urllib.request.HTTPRedirectHandler):
+    """Follows redirections to allowed addresses only."""
+
+    def __init__(self, check: Callable[[str], None]) -> None:
+        self.check = check
+
+    def redirect_request(self, req: Any, fp: Any, code: int, msg: str, headers: Any, newurl: str) -> Any:
+        try:
+            self.check(newurl)
+        except OSError:
+            fp.close()
+            raise
+        return super().redirect_request(req, fp, code, msg, headers, newurl)

@@ -1,0 +1,46 @@
+"""IDX, the format of MNIST: two zero bytes, a type byte, the number of dimensions, their sizes, the values.
+
+All integers are big-endian. Only unsigned bytes (type 8) occur in the sets read here. Files may be gzipped.
+"""
+
+from __future__ import annotations
+
+import gzip
+import struct
+from math import prod
+from pathlib import Path
+
+import numpy as np
+
+from r2d2net.data.formats.reading import damaged, reading
+from r2d2net.data.image_set import ImageSet, channels_first
+
+KIND = "an IDX file of bytes"
+
+
+def read_idx(path: str | Path, dimensions: int) -> np.ndarray:
+    """The uint8 array of a file with that many dimensions."""
+    path = Path(path)
+    with reading(path, KIND):
+        content = path.read_bytes()
+        if content[:2] == b"\x1f\x8b":
+            content = gzip.decompress(content)
+        (magic,) = struct.unpack_from(">I", content)
+        if magic != 0x800 + dimensions:
+            raise damaged(path, KIND, f"its first four bytes are {magic:#010x}, not {0x800 + dimensions:#010x}")
+        shape = struct.unpack_from(f">{dimensions}I", content, 4)
+        start = 4 + 4 * dimensions
+        if len(content) - start != prod(shape):
+            raise damaged(path, KIND, f"{len(content) - start} values where {'x'.join(map(str, shape))} are promised")
+        return np.frombuffer(content, np.uint8, offset=start).reshape(shape)
+
+
+def read_idx_pair(images: Path, labels: Path, classes: tuple[str, ...]) -> ImageSet:
+    """Images (n, height, width) and their labels (n,)."""
+    x, y = read_idx(images, 3), read_idx(labels, 1)
+    if len(x) != len(y):
+        raise damaged(labels, KIND, f"{len(y)} labels for the {len(x)} images of {images.name}")
+    with reading(labels, "a file of labels"):
+        if len(y) and y.max() >= len(classes):
+            raise damaged(labels, "a file of labels", f"label {y.max()}, classes go to {len(classes) - 1}")
+        return channels_first(x, y, classes)

@@ -1,0 +1,44 @@
+"""Pictures (PNG, JPEG and whatever else Pillow reads) as uint8 arrays of one shape."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterable
+from pathlib import Path
+
+import numpy as np
+
+from r2d2net.data.formats.reading import reading
+from r2d2net.errors import DataError
+
+SUFFIXES = (".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif", ".ppm", ".pgm", ".tif", ".tiff")
+
+
+def is_picture(name: str) -> bool:
+    """Whether a file's name says that it is a picture; hidden files are not."""
+    return name.lower().endswith(SUFFIXES) and not name.rsplit("/", 1)[-1].startswith(".")
+
+
+def decode(content: bytes, path: Path, channels: int, size: int | None = None) -> np.ndarray:
+    """One picture as (height, width) for one channel or (height, width, 3), upright, stretched to size x size."""
+    from PIL import Image, ImageOps
+
+    with reading(path, "a picture"), Image.open(io.BytesIO(content)) as picture:
+        # parsing EXIF costs as much as decoding a small picture, so only where a camera left some
+        upright = ImageOps.exif_transpose(picture) if "exif" in picture.info else picture
+        converted = upright.convert("RGB" if channels == 3 else "L")
+        if size is not None and converted.size != (size, size):
+            converted = converted.resize((size, size), Image.Resampling.BILINEAR)  # antialiased
+        return np.asarray(converted)
+
+
+def stacked(pictures: Iterable[np.ndarray], path: Path) -> np.ndarray:
+    """All pictures in one array; they must have one shape."""
+    arrays = list(pictures)
+    shapes = sorted({array.shape[:2] for array in arrays})
+    if len(shapes) > 1:
+        sizes = f"{shapes[0][0]}x{shapes[0][1]} to {shapes[-1][0]}x{shapes[-1][1]}"
+        raise DataError(f"{path} holds pictures of several sizes ({sizes}): give size= to bring them to one")
+    if not arrays:
+        raise DataError(f"{path} holds no pictures: put pictures ({', '.join(SUFFIXES[:3])}...) there")
+    return np.stack(arrays)

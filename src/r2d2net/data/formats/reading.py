@@ -1,0 +1,36 @@
+"""The seam between parsers and users: whatever a parser makes of damaged bytes becomes one line."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from r2d2net.errors import DataError, R2D2NetError
+
+FIX = "put an intact copy in its place"
+
+
+@contextmanager
+def reading(path: Path, kind: str) -> Iterator[None]:
+    """Turn any failure to read ``path`` as ``kind`` into a one-line `DataError`.
+
+    Parsers of damaged files raise almost anything (struct.error, zlib.error, EOFError, KeyError, IndexError...), so
+    everything is caught here but our own errors and a full memory.
+    """
+    try:
+        yield
+    except (R2D2NetError, MemoryError):
+        raise
+    except OSError as error:
+        if error.errno is None:  # not the system's: Pillow and gzip use OSError for bad content
+            raise damaged(path, kind, error) from error
+        raise DataError(f"{path} cannot be read ({(error.strerror or str(error)).lower()}): {FIX}") from error
+    except Exception as error:
+        raise damaged(path, kind, error) from error
+
+
+def damaged(path: Path, kind: str, reason: object) -> DataError:
+    """The error for a file that is not what its name says."""
+    line = " ".join(str(reason).split())[:200] or type(reason).__name__
+    return DataError(f"{path} is not {kind}, or damaged ({line}): {FIX}")

@@ -1,0 +1,113 @@
+"""Pickles of arrays and plain containers, read without running what they name.
+
+A pickle may name any function and have it called. This reader knows a few names, and for each has a stand-in
+of its own: arrays are rebuilt from their bytes by `numpy.frombuffer`, numpy's own unpickling is never entered.
+Any other name is refused.
+"""
+
+from __future__ import annotations
+
+import io
+import pickle
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from r2d2net.data.formats.reading import FIX, reading
+from r2d2net.errors import DataError
+
+
+def read_pickle(content: bytes, path: Path) -> Any:
+    """The content of a pickle; ``path`` is where it came from, for messages."""
+    with reading(path, "a pickle of arrays"):
+        try:
+            return _finished(_Reader(io.BytesIO(content), encoding="latin1").load())
+        except _RefusedError as error:
+            raise DataError(f"{path} names {error}, which could run code: only arrays are read; {FIX}") from error
+
+
+class _RefusedError(Exception):
+    """A name that is not an array's."""
+
+
+class _Dtype:
+    """Stands in for numpy.dtype: a kind and size such as "u1", then a byte order."""
+
+    def __init__(self, code: str, *_: object) -> None:
+        self.dtype = _plain(code)
+
+    def __setstate__(self, state: tuple[Any, ...]) -> None:
+        self.dtype = _plain(self.dtype.newbyteorder(state[1]).str)
+
+
+class _Array:
+    """Stands in for numpy.ndarray: its state is (version, shape, dtype, Fortran order, bytes)."""
+
+    value: np.ndarray | None = None
+
+    def __init__(self, *_: object) -> None: ...
+
+    def __setstate__(self, state: tuple[Any, ...]) -> None:
+        _, shape, dtype, fortran, raw = state
+        self.value = _frombuffer(raw, dtype, shape, "F" if fortran else "C").value
+
+
+def _frombuffer(raw: Any, dtype: _Dtype, shape: tuple[int, ...], order: str) -> _Array:
+    made = _Array()
+    made.value = np.frombuffer(_bytes(raw), dtype.dtype).reshape(shape, order="F" if order == "F" else "C").copy()
+    return made
+
+
+def _scalar(dtype: _Dtype, raw: Any) -> Any:
+    return np.frombuffer(_bytes(raw), dtype.dtype)[0].item()
+
+
+def _bytes(raw: Any, encoding: str = "latin1") -> bytes:
+    """Bytes, which pickles of Python 2 and of old protocols write as text."""
+    if encoding not in ("latin1", "latin-1", "bytes"):
+        raise _RefusedError(f"the encoding {encoding}")
+    return raw.encode("latin1") if isinstance(raw, str) else bytes(raw)
+
+
+def _no_bytes() -> bytes:
+    """Old protocols write empty bytes as a call of ``bytes``; with an argument it could fill the memory."""
+    return b""
+
+
+def _plain(code: str) -> np.dtype[Any]:
+    dtype = np.dtype(str(code))
+    if dtype.kind not in "biufSU":
+        raise _RefusedError(f"an array of {dtype}")
+    return dtype
+
+
+NAMES: dict[str, Any] = {
+    "ndarray": _Array,
+    "dtype": _Dtype,
+    "_reconstruct": lambda *_: _Array(),
+    "_frombuffer": _frombuffer,
+    "scalar": _scalar,
+}
+
+
+class _Reader(pickle.Unpickler):
+    def find_class(self, module: str, name: str) -> Any:
+        if module.split(".")[0] == "numpy" and name in NAMES:
+            return NAMES[name]
+        if (module, name) == ("_codecs", "encode"):
+            return _bytes
+        if module in ("builtins", "__builtin__") and name == "bytes":
+            return _no_bytes
+        raise _RefusedError(f"{module}.{name}")
+
+
+def _finished(value: Any) -> Any:
+    """Arrays in place of their stand-ins."""
+    if isinstance(value, _Array):
+        return value.value
+    if isinstance(value, dict):
+        return {key: _finished(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return type(value)(_finished(item) for item in value)
+    return value

@@ -1,0 +1,76 @@
+"""`ImageSet`: labelled images as they are on disk, uint8, in the shape (images, channels, height, width).
+
+Channels come first because networks take them so. Nothing is scaled or normalised here: `Preprocess` does that, the
+same way for every set that a network sees.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from r2d2net.errors import DataError
+
+
+@dataclass(frozen=True, eq=False)
+class ImageSet:
+    """Images with labels.
+
+    Attributes:
+        images: uint8, shape (n, channels, height, width), channels 1 or 3.
+        labels: int64, shape (n,), each from 0 to ``len(classes) - 1``.
+        classes: The name of each label.
+
+    >>> data = ImageSet(torch.zeros(3, 1, 28, 28, dtype=torch.uint8), torch.tensor([0, 1, 1]), ("cat", "dog"))
+    >>> len(data), data.counts()
+    (3, {'cat': 1, 'dog': 2})
+    """
+
+    images: Tensor
+    labels: Tensor
+    classes: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        shape = tuple(self.images.shape)
+        if self.images.dtype != torch.uint8 or len(shape) != 4 or shape[1] not in (1, 3):
+            raise DataError(
+                f"images of {self.images.dtype} and shape {shape}: need uint8 of (n, 1 or 3, height, width)"
+            )
+        if self.labels.dtype != torch.int64 or self.labels.shape != shape[:1]:
+            raise DataError(
+                f"labels of {self.labels.dtype} and shape {tuple(self.labels.shape)}: need int64 of {shape[:1]}"
+            )
+        if len(self.labels) and not 0 <= int(self.labels.min()) <= int(self.labels.max()) < len(self.classes):
+            low, high = int(self.labels.min()), int(self.labels.max())
+            raise DataError(
+                f"labels run from {low} to {high}: {len(self.classes)} classes allow 0 to {len(self.classes) - 1}"
+            )
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def __getitem__(self, rows: Tensor | slice) -> ImageSet:
+        """The chosen rows, all classes kept."""
+        return ImageSet(self.images[rows], self.labels[rows], self.classes)
+
+    def counts(self) -> dict[str, int]:
+        """How many images each class has."""
+        found = torch.bincount(self.labels, minlength=len(self.classes))
+        return dict(zip(self.classes, found.tolist(), strict=True))
+
+    def to(self, device: torch.device | str) -> ImageSet:
+        """The same set on another device."""
+        return ImageSet(self.images.to(device), self.labels.to(device), self.classes)
+
+
+def channels_first(images: np.ndarray, labels: np.ndarray, classes: tuple[str, ...]) -> ImageSet:
+    """An `ImageSet` from uint8 arrays of shape (n, height, width) or (n, height, width, channels)."""
+    if images.ndim == 3:
+        images = images[..., None]
+    if images.ndim != 4 or images.dtype != np.uint8 or labels.dtype.kind not in "iu":
+        raise DataError(f"images {images.dtype} {images.shape}, labels {labels.dtype}: need uint8 images, whole labels")
+    tensor = torch.from_numpy(np.require(images.transpose(0, 3, 1, 2), requirements=["C", "W"]))
+    return ImageSet(tensor, torch.from_numpy(labels.reshape(-1).astype(np.int64)), classes)

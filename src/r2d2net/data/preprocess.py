@@ -1,0 +1,115 @@
+"""`Preprocess` and `Augment`: what happens to images between disk and network, as data.
+
+One `Preprocess` is made from the training images and applied to every set that the network sees, those from elsewhere
+included. Sets that each got their own normalisation could be told apart by it alone, and an out-of-distribution score
+would measure the preprocessing. Only uint8 images are taken, so nothing is normalised twice.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Generator, Tensor
+
+from r2d2net.data.transforms import (
+    CHUNK,
+    check,
+    colour_jitter,
+    normalise,
+    random_crop,
+    random_flip,
+    resize,
+    to_channels,
+)
+from r2d2net.errors import DataError, require, require_whole
+
+
+@dataclass(frozen=True)
+class Preprocess:
+    """Images as a network takes them: grey or colour, resized, normalised; float32.
+
+    Attributes:
+        mean: Subtracted from each channel of images on [0, 1].
+        std: By which each channel is then divided.
+        size: Side to which images are stretched; None leaves them.
+
+    The number of means is the number of channels that come out.
+
+    >>> train = torch.arange(64, dtype=torch.uint8).reshape(1, 1, 8, 8)
+    >>> prepare = Preprocess.fitted(train)
+    >>> x = prepare(train)
+    >>> bool(x.mean().abs() < 1e-6), bool((x.std(correction=0) - 1).abs() < 1e-6)
+    (True, True)
+    >>> Preprocess.fitted(train, size=4)(torch.zeros(2, 3, 32, 32, dtype=torch.uint8)).shape
+    torch.Size([2, 1, 4, 4])
+    """
+
+    mean: tuple[float, ...] = (0.0,)
+    std: tuple[float, ...] = (1.0,)
+    size: int | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "mean", tuple(float(m) for m in self.mean))  # lists come from JSON
+        object.__setattr__(self, "std", tuple(float(s) for s in self.std))
+        require(len(self.mean) == len(self.std) in (1, 3), "mean, std", (self.mean, self.std), "use 1 or 3 of each")
+        require(min(self.std) > 0, "std", self.std, "use positive numbers")
+        if self.size is not None:
+            require_whole("size", self.size)
+
+    @classmethod
+    def fitted(cls, images: Tensor, *, size: int | None = None, channels: int | None = None) -> Preprocess:
+        """With mean and std of the training images, after resizing and grey or colour conversion."""
+        check(images)
+        if len(images) == 0:
+            raise DataError("images has 0 rows: give the training images")
+        blank = channels or images.shape[1]
+        shaped = cls((0.0,) * blank, (1.0,) * blank, size).shaped(images)
+        first, second = torch.zeros(2, blank, dtype=torch.float64)
+        for part in shaped.split(CHUNK):  # no float copy of the whole set; sums within an image are exact enough
+            x = part.float() / 255
+            first += x.sum((2, 3)).double().sum(0).cpu()
+            second += x.square_().sum((2, 3)).double().sum(0).cpu()
+        pixels = shaped.numel() / blank
+        std = (second / pixels - (first / pixels).square()).clamp(min=0).sqrt()
+        mean = first / pixels
+        return cls(tuple(mean.tolist()), tuple(s if s > 1e-6 else 1.0 for s in std.tolist()), size)
+
+    def shaped(self, images: Tensor) -> Tensor:
+        """Grey or colour conversion and resizing only: uint8."""
+        images = to_channels(images, len(self.mean))
+        return images if self.size is None else resize(images, self.size)
+
+    def __call__(self, images: Tensor) -> Tensor:
+        return normalise(self.shaped(images), self.mean, self.std)
+
+
+@dataclass(frozen=True)
+class Augment:
+    """Random changes of training images: uint8 in, uint8 out.
+
+    Attributes:
+        padding: Black border before a random crop of the old size.
+        flip: Mirror left and right half of the time.
+        brightness, contrast, saturation: Strengths of the colour jitter, from 0 to 1.
+    """
+
+    padding: int = 0
+    flip: bool = False
+    brightness: float = 0.0
+    contrast: float = 0.0
+    saturation: float = 0.0
+
+    def __call__(self, images: Tensor, generator: Generator) -> Tensor:
+        if self.padding:
+            images = random_crop(images, self.padding, generator)
+        if self.flip:
+            images = random_flip(images, generator)
+        if self.brightness or self.contrast or self.saturation:
+            images = colour_jitter(images, generator, self.brightness, self.contrast, self.saturation)
+        return images
+
+    @classmethod
+    def standard(cls) -> Augment:
+        """Crops with a border of 4 and mirroring: what CIFAR results are usually trained with."""
+        return cls(padding=4, flip=True)

@@ -1,0 +1,81 @@
+"""Splits by seed: stratified k-fold, and train/validation/test. Rows are numbers; scikit-learn does the drawing."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from r2d2net.errors import ParameterError, require, require_whole
+
+
+class Fold(NamedTuple):
+    """Row numbers of one fold, int64, ascending."""
+
+    train: Tensor
+    test: Tensor
+
+
+class Parts(NamedTuple):
+    """Row numbers of a three-way split, int64, ascending."""
+
+    train: Tensor
+    validation: Tensor
+    test: Tensor
+
+
+def stratified_folds(labels: Tensor, folds: int = 5, *, seed: int) -> list[Fold]:
+    """Cross-validation folds whose test parts together are all rows, each with the classes in their proportions.
+
+    >>> labels = torch.tensor([0, 1] * 10)
+    >>> [fold.test.shape[0] for fold in stratified_folds(labels, 5, seed=0)]
+    [4, 4, 4, 4, 4]
+    """
+    from sklearn.model_selection import StratifiedKFold
+
+    require_whole("folds", folds, least=2)
+    require_whole("seed", seed, least=0)
+    y = _classes(labels)
+    rarest = int(np.unique(y, return_counts=True)[1].min()) if len(y) else 0
+    require(folds <= rarest, "folds", folds, f"the rarest class has {rarest} rows; use at most so many folds")
+    parts = StratifiedKFold(folds, shuffle=True, random_state=seed).split(np.zeros(len(y)), y)
+    return [Fold(torch.from_numpy(train), torch.from_numpy(test)) for train, test in parts]
+
+
+def train_validation_test(n: int | Tensor, validation: float = 0.1, test: float = 0.1, *, seed: int) -> Parts:
+    """Three parts of n rows at random; given labels instead of n, each part has the classes in their proportions.
+
+    >>> [len(part) for part in train_validation_test(100, 0.2, 0.1, seed=0)]
+    [70, 20, 10]
+    """
+    require_whole("seed", seed, least=0)
+    for name, share in (("validation", validation), ("test", test)):
+        require(0 <= share < 1, name, share, "use a share from 0, below 1")
+    require(validation + test < 1, "validation + test", validation + test, "leave something to train on")
+    y = _classes(n) if isinstance(n, Tensor) else None
+    rows = np.arange(n if not isinstance(n, Tensor) else len(n))
+    rest, tested = _cut(rows, y, round(test * len(rows)), seed)
+    train, validated = _cut(rest, y, round(validation * len(rows)), seed)
+    return Parts(*(torch.from_numpy(np.sort(part)) for part in (train, validated, tested)))
+
+
+def _cut(rows: np.ndarray, y: np.ndarray | None, count: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    from sklearn.model_selection import train_test_split
+
+    if count == 0:
+        return rows, rows[:0]
+    try:
+        kept, cut = train_test_split(rows, test_size=count, random_state=seed, stratify=None if y is None else y[rows])
+    except ValueError as error:
+        reason = " ".join(str(error).split())
+        raise ParameterError(f"{len(rows)} rows cannot be cut ({reason}): use other shares") from error
+    return kept, cut
+
+
+def _classes(labels: Tensor) -> np.ndarray:
+    if labels.dim() != 1 or labels.is_floating_point():
+        shape = tuple(labels.shape)
+        raise ParameterError(f"labels of {labels.dtype} and shape {shape}: give whole numbers in one dimension")
+    return labels.cpu().numpy()

@@ -1,0 +1,115 @@
+"""`Table`: a regression or classification table with its train/test splits; reading of CSV and Parquet files."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from r2d2net.data.formats.reading import reading
+from r2d2net.errors import DataError, ParameterError, require
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+Split = tuple[Tensor, Tensor]  # row numbers: train, test
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """Rows of numbers.
+
+    Attributes:
+        x: Inputs, float32, shape (n, inputs).
+        y: Targets, shape (n,): float32 for a regression, int64 labels for a classification.
+        names: The name of each input.
+        splits: Published train/test splits as pairs of row numbers; empty if there are none.
+        classes: The name of each label of a classification.
+    """
+
+    x: Tensor
+    y: Tensor
+    names: tuple[str, ...]
+    splits: tuple[Split, ...] = ()
+    classes: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.x.dim() != 2 or self.y.shape != self.x.shape[:1] or len(self.names) != self.x.shape[1]:
+            shapes = f"x {tuple(self.x.shape)}, y {tuple(self.y.shape)}, {len(self.names)} names"
+            raise DataError(f"{shapes}: need x (n, inputs), y (n,) and a name for each input")
+        rows = [part for split in self.splits for part in split]
+        if any(len(part) and not 0 <= int(part.min()) <= int(part.max()) < len(self) for part in rows):
+            raise DataError(f"a split names rows outside 0 to {len(self) - 1}")
+
+    def __len__(self) -> int:
+        return len(self.y)
+
+    def split(self, k: int = 0) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:
+        """(x, y) of the k-th split's training rows and of its test rows."""
+        require(0 <= k < len(self.splits), "k", k, f"the table has {len(self.splits)} splits, counted from 0")
+        train, test = self.splits[k]
+        return (self.x[train], self.y[train]), (self.x[test], self.y[test])
+
+
+def read_table(path: str | Path, target: str, inputs: Sequence[str] | None = None) -> Table:
+    """Read a .csv (or .csv.gz) or .parquet file with a header.
+
+    Args:
+        path: The file.
+        target: The column to predict. Numbers make a regression; text or categories make a classification, its
+            classes in sorted order.
+        inputs: The input columns; all others by default. They must hold numbers (or true/false).
+    """
+    path = Path(path)
+    with reading(path, "a table"):
+        frame = _read_frame(path)
+    frame.columns = [str(name) for name in frame.columns]
+    names = [name for name in frame.columns if name != target] if inputs is None else list(inputs)
+    missing = [name for name in [target, *names] if name not in frame.columns]
+    if missing:
+        raise ParameterError(f"{path} has no column {missing[0]!r}: it has {', '.join(map(repr, frame.columns))}")
+    y, classes = _target(path, frame, target)
+    columns = [_numbers(path, frame, name) for name in names]
+    x = np.stack(columns, 1) if columns else np.empty((len(frame), 0), np.float32)
+    return Table(torch.from_numpy(x), torch.from_numpy(y), tuple(names), classes=classes)
+
+
+def _read_frame(path: Path) -> DataFrame:
+    import pandas as pd
+
+    if path.suffix == ".parquet":
+        try:
+            return pd.read_parquet(path)
+        except ImportError as error:
+            raise ParameterError(f"{path} needs pyarrow: pip install 'r2d2net[parquet]'") from error
+    return pd.read_csv(path)
+
+
+def _numbers(path: Path, frame: DataFrame, name: str) -> np.ndarray:
+    column = frame[name]
+    if column.dtype.kind not in "biuf":
+        raise DataError(
+            f"{path}, column {name!r} holds {column.dtype}, not numbers: encode it or leave it out of inputs"
+        )
+    values = np.array(column, dtype=np.float32)  # a copy: pandas may lend read-only memory
+    bad = np.flatnonzero(~np.isfinite(values))
+    if len(bad):
+        raise DataError(f"{path}, column {name!r} has no finite number in row {bad[0]}: fill or remove such rows")
+    return values
+
+
+def _target(path: Path, frame: DataFrame, name: str) -> tuple[np.ndarray, tuple[str, ...]]:
+    column = frame[name]
+    if column.dtype.kind in "iuf":
+        return _numbers(path, frame, name), ()
+    if column.isna().any():
+        raise DataError(
+            f"{path}, column {name!r} is empty in row {int(column.isna().argmax())}: fill or remove such rows"
+        )
+    classes, labels = np.unique(column.astype(str).to_numpy(dtype=object), return_inverse=True)
+    return labels.astype(np.int64), tuple(str(c) for c in classes)

@@ -1,0 +1,105 @@
+"""Checks of what lies on disk: checksums of files; counts, shapes and labels of what they hold.
+
+A file's checksum is compared with the root's own `SHA256SUMS` if that lists it, else with the published one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from r2d2net.data.image_set import ImageSet
+from r2d2net.data.loading import find, read
+from r2d2net.data.source import Entry, Place
+from r2d2net.data.table import Table
+from r2d2net.errors import DataError
+
+
+class Finding(NamedTuple):
+    """One thing checked; ``fault`` is empty if it is as it should be."""
+
+    what: str
+    fault: str
+
+
+def verify(entry: Entry, root: Path) -> Iterator[Finding]:
+    """Check files with a known checksum, then the content of every split that is there.
+
+    An absent set yields nothing.
+    """
+    sums = read_sums(root)
+    pinned = {remote.file: remote.checksum for remote in entry.remotes}
+    seen: set[Path] = set()
+    for split in entry.splits:
+        try:
+            place = find(entry, root, split)
+        except DataError:
+            continue
+        intact = True
+        for file in _files(place, split):
+            if file in seen:
+                continue
+            seen.add(file)
+            name = file.relative_to(root).as_posix() if file.is_relative_to(root) else file.name
+            wanted = sums.get(name) or pinned.get(file.relative_to(place.folder).as_posix())
+            if wanted is not None:
+                fault = _checksum_fault(file, wanted)
+                intact = intact and not fault
+                yield Finding(str(file), fault)
+        if intact:
+            yield _content(entry, place, split)
+
+
+def checksum(path: Path, algorithm: str) -> str:
+    """The hexadecimal checksum of a file."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, algorithm).hexdigest()
+
+
+def read_sums(root: Path) -> dict[str, str]:
+    """The checksums of a `SHA256SUMS` file, by path below the root."""
+    path = root / "SHA256SUMS"
+    if not path.is_file():
+        return {}
+    lines = [line.split(maxsplit=1) for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
+    return {pair[1].lstrip("*").removeprefix("./"): f"sha256:{pair[0]}" for pair in lines if len(pair) == 2}
+
+
+def _files(place: Place, split: str) -> Iterator[Path]:
+    for path in place.source.paths(place.folder, split):
+        yield from (sorted(p for p in path.rglob("*") if p.is_file()) if path.is_dir() else [path])
+
+
+def _checksum_fault(path: Path, wanted: str) -> str:
+    algorithm, _, expected = wanted.partition(":")
+    try:
+        found = checksum(path, algorithm)
+    except OSError as error:
+        return f"cannot be read ({error.strerror})"
+    if found != expected.lower():
+        return f"{algorithm} is {found}, not {expected}: put an intact copy in its place"
+    return ""
+
+
+def _content(entry: Entry, place: Place, split: str) -> Finding:
+    what = f"{entry.name} ({split}) in {place.folder}"
+    try:
+        data = read(entry, place, split, use_cache=False)
+    except DataError as error:
+        return Finding(what, str(error))
+    shape = tuple(data.images.shape[1:] if isinstance(data, ImageSet) else data.x.shape[1:])
+    rows = place.source.rows.get(split)
+    if rows is not None and len(data) != rows:
+        return Finding(what, f"{len(data)} rows, not {rows}")
+    if entry.shape is not None and shape != entry.shape:
+        return Finding(what, f"shape {shape}, not {entry.shape}")
+    if entry.classes and not _labels_fit(data, entry.classes):
+        return Finding(what, f"labels do not fit {entry.classes} classes")
+    return Finding(what, "")
+
+
+def _labels_fit(data: ImageSet | Table, classes: int) -> bool:
+    labels = data.labels if isinstance(data, ImageSet) else data.y
+    return len(labels) == 0 or bool((labels >= 0).all() & (labels < classes).all())

@@ -1,0 +1,120 @@
+"""`r2d2net data` as a user meets it: what it prints and its exit codes. One call is a child process, to be sure."""
+
+import hashlib
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from data_files import mnist
+from r2d2net.cli import main
+
+
+class Done(NamedTuple):
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+Run = Callable[..., Done]
+
+
+@pytest.fixture
+def run(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
+    """The command in this process: children take seconds to import torch."""
+    monkeypatch.delenv("R2D2NET_DATA", raising=False)
+
+    def call(*arguments: str) -> Done:
+        monkeypatch.setattr(sys, "argv", ["r2d2net", "data", *arguments])
+        with pytest.raises(SystemExit) as caught:
+            main()
+        out, err = capfd.readouterr()
+        return Done(caught.value.code, out, err)
+
+    return call
+
+
+def sums(root: Path) -> None:
+    files = sorted(path for path in root.rglob("*.gz"))
+    lines = [f"{hashlib.sha256(path.read_bytes()).hexdigest()}  ./{path.relative_to(root)}\n" for path in files]
+    (root / "SHA256SUMS").write_text("".join(lines))
+
+
+def test_list(tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    mnist(tmp_path / "mnist")
+    monkeypatch.setenv("R2D2NET_DATA", str(tmp_path))
+    done = run("list")
+    assert done.returncode == 0, done.stderr
+    (line,) = [line for line in done.stdout.splitlines() if "fashion-mnist" in line and "train" in line]
+    assert "60,000" in line
+    assert "to fetch" in line
+    assert any("mnist" in line and "to fetch" not in line for line in done.stdout.splitlines())
+    monkeypatch.delenv("R2D2NET_DATA")
+    done = run("list")
+    assert "none is there" in done.stdout
+    assert "bundled" in done.stdout
+
+
+def test_verify_says_what_is_damaged(tmp_path: Path, run: Run) -> None:
+    mnist(tmp_path / "mnist")
+    sums(tmp_path)
+    path = tmp_path / "mnist" / "t10k-labels-idx1-ubyte.gz"
+    path.write_bytes(path.read_bytes()[:-1] + b"!")
+    done = run("verify", "--root", str(tmp_path))
+    assert done.returncode == 1, done.stderr
+    damaged = [line for line in done.stdout.splitlines() if line.startswith("damaged")]
+    assert len(damaged) == 2
+    assert "6 rows, not 60000" in damaged[0]
+    assert damaged[1].startswith(f"damaged: {path}: sha256 is ")
+    assert "Traceback" not in done.stderr
+    (tmp_path / "SHA256SUMS").unlink()  # without it the published checksums count
+    done = run("verify", "mnist", "--root", str(tmp_path))
+    assert done.returncode == 1
+    assert done.stdout.count("not 440fcabf73cc546fa21475e81ea370265605f56be210a4024d2ca8f203523609") == 1
+
+
+def test_verify_of_an_empty_root(tmp_path: Path, run: Run) -> None:
+    done = run("verify", "--root", str(tmp_path))
+    assert done.returncode == 0
+    assert "diabetes" in done.stdout
+    assert "0 damaged" in done.stdout
+
+
+def test_fetch_without_network_in_a_child_process(tmp_path: Path) -> None:
+    arguments = ["data", "fetch", "yacht", "--root", str(tmp_path / "new")]
+    command = [sys.executable, "-c", "from r2d2net.cli import main; main()", *arguments]
+    offline = os.environ | {"https_proxy": "http://127.0.0.1:9"}
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, env=offline)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.count("\n") == 1
+    assert done.stderr.startswith("error: https://raw.githubusercontent.com/")
+    assert f"into {tmp_path / 'new' / 'uci_regression' / 'yacht' / 'data'} yourself" in done.stderr
+
+
+def test_bad_input_is_one_line_and_exit_code_2(tmp_path: Path, run: Run) -> None:
+    for arguments in (
+        ["lst"],
+        ["list", "--root", str(tmp_path / "none")],
+        ["verify"],
+        ["verify", "minst", "--root", str(tmp_path)],
+        ["verify", "mnist", "--root", str(tmp_path)],
+        ["fetch"],
+        ["fetch", "minst", "--root", str(tmp_path)],
+        ["fetch", "prostate", "--root", str(tmp_path)],
+        ["fetch", "mnist"],
+    ):
+        done = run(*arguments)
+        assert done.returncode == 2, arguments
+        assert done.stdout == ""
+        assert done.stderr.startswith("error: ")
+        assert done.stderr.count("\n") == 1
+
+
+def test_help(run: Run) -> None:
+    done = run()
+    assert done.returncode == 0
+    assert "verify" in done.stdout
