@@ -1,0 +1,116 @@
+"""What the measures read: numpy arrays, torch tensors or lists, brought to float64 and checked once.
+
+Every check that fails is one line that names the argument, what is wrong with it and what to do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from r2d2net.errors import DataError
+
+Array = NDArray[np.float64]
+Labels = NDArray[np.int64]
+Numbers = NDArray[Any] | Tensor | Sequence[Any]
+SUM_TOLERANCE = 1e-3  # half-precision softmax is that far from a sum of one
+
+
+def numbers(name: str, value: Numbers) -> Array:
+    """Any array of numbers as float64 with at least one row."""
+    if isinstance(value, Tensor):
+        value = value.detach().cpu()
+        value = (value.float() if value.dtype == torch.bfloat16 else value).numpy()  # numpy has no bfloat16
+    try:
+        array = np.asarray(value)
+    except ValueError as error:
+        raise DataError(f"{name} is no array of numbers: {error}") from error
+    if array.dtype.kind not in "biuf":
+        raise DataError(f"{name} has dtype {array.dtype}: give real numbers")
+    if array.ndim == 0 or array.size == 0:
+        raise DataError(f"{name} has shape {array.shape}: give at least one row")
+    array = array.astype(np.float64)
+    if not np.isfinite(array).all():
+        where = tuple(int(i) for i in np.argwhere(~np.isfinite(array))[0])
+        raise DataError(f"{name} holds {array[where]} at {where}: remove or fill values that are not finite")
+    return array
+
+
+def like(name: str, value: Numbers, target: Array) -> Array:
+    """Numbers in the shape of the targets; (rows,) and (rows, 1) are the same."""
+    array = numbers(name, value)
+    if array.shape != target.shape and _flat(array.shape) == _flat(target.shape):
+        return array.reshape(target.shape)
+    if array.shape != target.shape:
+        raise DataError(f"{name} has shape {array.shape} and y {target.shape}: they must agree")
+    return array
+
+
+def draws_like(name: str, value: Numbers, target: Array) -> Array:
+    """Draws in front of the targets' shape: (draws, rows, ...)."""
+    array = numbers(name, value)
+    if array.ndim > 1 and _flat(array.shape[1:]) == _flat(target.shape):
+        return array.reshape(len(array), *target.shape)
+    raise DataError(f"{name} has shape {array.shape}, y {target.shape}: give (draws, *shape of y)")
+
+
+def class_labels(name: str, value: Numbers) -> Labels:
+    """Class numbers 0, 1, ... as integers of shape (rows,)."""
+    array = numbers(name, value)
+    if array.ndim == 2 and array.shape[1] == 1:
+        array = array[:, 0]
+    if array.ndim != 1:
+        raise DataError(f"{name} has shape {array.shape}: give class numbers of shape (rows,)")
+    wrong = (array < 0) | (array != np.floor(array))
+    if wrong.any():
+        raise DataError(f"{name} holds {array[wrong][0]:g}: give class numbers 0, 1, 2, ...")
+    return array.astype(np.int64)
+
+
+def probabilities(name: str, value: Numbers) -> Array:
+    """Class probabilities, (..., rows, classes): in [0, 1] and of sum one."""
+    array = numbers(name, value)
+    if array.ndim < 2 or array.shape[-1] < 2:
+        raise DataError(f"{name} has shape {array.shape}: give (rows, classes) with at least two classes")
+    if array.min() < 0 or array.max() > 1:
+        worst = array.min() if array.min() < 0 else array.max()
+        raise DataError(f"{name} holds {worst:g}: probabilities lie in [0, 1]; of logits take the softmax first")
+    total = array.sum(-1)
+    if np.abs(total - 1).max() > SUM_TOLERANCE:
+        row = tuple(int(i) for i in np.unravel_index(np.abs(total - 1).argmax(), total.shape))
+        raise DataError(f"{name} sums to {total[row]:.4g} at row {row}: probabilities must sum to one over the classes")
+    return array
+
+
+def labelled_probabilities(y: Numbers, probs: Numbers) -> tuple[Labels, Array]:
+    """Labels and their (rows, classes) of probabilities, checked against each other."""
+    label, array = class_labels("y", y), probabilities("probs", probs)
+    if array.ndim != 2:
+        raise DataError(f"probs has shape {array.shape}: give (rows, classes); of draws take the mean first")
+    require_rows(label, array, "probs")
+    if label.max() >= array.shape[1]:
+        raise DataError(f"y holds class {label.max()}, probs has {array.shape[1]} columns: give one column a class")
+    return label, array
+
+
+def probability_draws(name: str, value: Numbers) -> Array:
+    """Class probabilities of each draw of the weights, (draws, rows, classes)."""
+    array = probabilities(name, value)
+    if array.ndim != 3:
+        raise DataError(f"{name} has shape {array.shape}: give (draws, rows, classes)")
+    return array
+
+
+def require_rows(y: NDArray[Any], other: NDArray[Any], name: str) -> None:
+    """Raise a `DataError` unless both have the same number of rows."""
+    if len(y) != len(other):
+        raise DataError(f"y has {len(y)} rows and {name} has {len(other)}: they must agree")
+
+
+def _flat(shape: tuple[int, ...]) -> tuple[int, ...]:
+    return shape[:-1] if len(shape) == 2 and shape[1] == 1 else shape

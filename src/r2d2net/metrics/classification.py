@@ -1,0 +1,83 @@
+"""Measures of predicted classes: accuracy, macro-F1, Brier score, calibration.
+
+y holds class numbers. Where a function takes ``predicted`` it may be class numbers (rows,) or probabilities (rows,
+classes), of which the most probable class counts, the first of equals.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+
+from r2d2net.errors import require, require_whole
+from r2d2net.metrics.arrays import Array, Labels, Numbers, class_labels, labelled_probabilities, numbers, require_rows
+
+
+def accuracy(y: Numbers, predicted: Numbers) -> float:
+    """Share of the rows whose class is predicted.
+
+    >>> accuracy([0, 1, 2, 1], [0, 1, 1, 1])
+    0.75
+    """
+    label, guess = _labels_and_guesses(y, predicted)
+    return float((label == guess).mean())
+
+
+def macro_f1(y: Numbers, predicted: Numbers) -> float:
+    """F1 of each class, averaged over the classes that occur in y or among the predictions.
+
+    F1 = 2 precision recall / (precision + recall); a class that is never predicted rightly has 0.
+    """
+    from sklearn.metrics import f1_score  # slow to import
+
+    label, guess = _labels_and_guesses(y, predicted)
+    return float(f1_score(label, guess, average="macro", zero_division=0.0))
+
+
+def brier(y: Numbers, probs: Numbers) -> float:
+    """Brier score: the squared distance of the probabilities from the truth, summed over classes, between 0 and 2.
+
+    For two classes it is twice the one-column form.
+
+    >>> brier([0, 1], [[1.0, 0.0], [0.5, 0.5]])
+    0.25
+    """
+    label, array = labelled_probabilities(y, probs)
+    truth = np.eye(array.shape[1])[label]
+    return float(np.square(array - truth).sum(-1).mean())
+
+
+def ece(
+    y: Numbers, probs: Numbers, *, bins: int = 15, binning: Literal["equal_width", "equal_mass"] = "equal_width"
+) -> float:
+    """Expected calibration error of the most probable class (Guo et al., 2017).
+
+        ECE = sum_b n_b / n |accuracy_b - mean confidence_b|,    confidence = largest probability
+
+    Args:
+        y: Class numbers.
+        probs: Class probabilities, (rows, classes).
+        bins: Number of bins.
+        binning: "equal_width" cuts [0, 1] into intervals (a, b]; "equal_mass" cuts at quantiles of the confidences,
+            rows of equal confidence staying together.
+    """
+    require_whole("bins", bins)
+    require(binning in ("equal_width", "equal_mass"), "binning", repr(binning), "use 'equal_width' or 'equal_mass'")
+    label, array = labelled_probabilities(y, probs)
+    confidence, right = array.max(-1), array.argmax(-1) == label
+    inner = np.arange(1, bins) / bins
+    edges: Array = inner if binning == "equal_width" else np.quantile(confidence, inner)
+    index = np.searchsorted(edges, confidence, side="left")
+    gap = np.bincount(index, weights=right - confidence, minlength=bins)
+    return float(np.abs(gap).sum() / len(label))
+
+
+def _labels_and_guesses(y: Numbers, predicted: Numbers) -> tuple[Labels, Labels]:
+    shape = numbers("predicted", predicted).shape
+    if len(shape) == 2 and shape[1] > 1:
+        label, probs = labelled_probabilities(y, predicted)
+        return label, probs.argmax(-1).astype(np.int64)
+    label, guess = class_labels("y", y), class_labels("predicted", predicted)
+    require_rows(label, guess, "predicted")
+    return label, guess

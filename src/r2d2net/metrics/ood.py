@@ -1,0 +1,147 @@
+"""Telling data of another kind by the uncertainty of the prediction.
+
+Every row gets a score that is large where the prediction is uncertain, and the scores of data like the training data
+("in") are compared with those of other data ("out"):
+
+    auroc                 P(score of an out row > score of an in row), ties one half
+    aupr_out, aupr_in     average precision with the out rows, or the in rows (and the score reversed), as the positives
+    fpr95_out             share of in rows that raise alarm at the threshold where 95% of the out rows do
+    fpr95_in              share of out rows that pass at the threshold where 95% of the in rows do
+
+These have a direction: uncertain means out. A detector that is certain of the unknown has an AUROC below one half.
+
+The paper's figures have none. Its authors' code takes the larger of both directions,
+
+    paper_auroc = max(auroc, 1 - auroc)
+    paper_aupr  = the larger of the areas with out and with in as the positives, the score not reversed, by trapezoids
+
+of the mean of the draws' entropies: ``score="expected_entropy"``. A detector that is wrong way round looks good by
+them; they are here to be set beside the paper's tables and for nothing else.
+
+Both sides must have had the same preprocessing. Nothing here changes the data: a side that was not normalised, or by
+its own mean, is told by its scale, and the figures mean nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol, runtime_checkable
+
+import numpy as np
+
+from r2d2net.errors import DataError, require
+from r2d2net.metrics.arrays import Array, Numbers, numbers
+from r2d2net.metrics.ranking import aupr, auroc, fpr_at_tpr
+from r2d2net.metrics.uncertainty import expected_entropy, max_prob, mutual_information, predictive_entropy
+
+Score = Literal["entropy", "max_prob", "mutual_information", "expected_entropy"]
+SCORES = {
+    "entropy": predictive_entropy,
+    "max_prob": lambda samples: -max_prob(samples),
+    "mutual_information": mutual_information,
+    "expected_entropy": expected_entropy,
+}
+ROWS = 1000
+
+
+class Predictor(Protocol):
+    """What is asked of a posterior."""
+
+    def predict(self, x: Any, draws: int | Literal["mean"] = 100, *, seed: int | None = 0) -> Any: ...
+
+
+@runtime_checkable
+class ClassDraws(Protocol):
+    """A prediction of classes: probabilities of each draw of the weights, (draws, rows, classes)."""
+
+    @property
+    def samples(self) -> Any: ...
+
+    @property
+    def max_prob(self) -> Any: ...
+
+
+@dataclass(frozen=True, eq=False)
+class OODScores:
+    """How well a score tells out from in; the fields are defined in the module's docstring."""
+
+    score: str
+    auroc: float
+    aupr_out: float
+    aupr_in: float
+    fpr95_out: float
+    fpr95_in: float
+    paper_auroc: float
+    paper_aupr: float
+    in_scores: Array = field(repr=False)
+    out_scores: Array = field(repr=False)
+
+
+def ood_scores(
+    posterior: Predictor,
+    in_data: Any,
+    out_data: Any,
+    score: Score = "entropy",
+    *,
+    draws: int | Literal["mean"] = 100,
+    seed: int | None = 0,
+) -> OODScores:
+    """Predict both sets with the same draws of the weights and compare their scores.
+
+    Args:
+        posterior: A posterior of a classifier.
+        in_data: Inputs like the training data, as `Posterior.predict` takes them.
+        out_data: Inputs of another kind, after the same preprocessing.
+        score: "entropy" of the averaged probabilities, "max_prob" (negated), "mutual_information", or
+            "expected_entropy", which averages the draws' entropies as the paper's authors do.
+        draws: Number of weight draws, or "mean".
+        seed: Seed of the draws.
+    """
+    require(score in SCORES, "score", repr(score), f"use one of {', '.join(SCORES)}")
+    if draws == "mean" or draws == 1:
+        disagree = score != "mutual_information"
+        require(disagree, "draws", repr(draws), "mutual information compares draws: use two or more")
+    both = []
+    for x in (in_data, out_data):
+        prediction = posterior.predict(x, draws, seed=seed)
+        if not isinstance(prediction, ClassDraws):
+            raise DataError(f"posterior predicts a {type(prediction).__name__}: these scores need class probabilities")
+        samples = prediction.samples  # (draws, rows, classes); float64 copies are made of few rows at a time
+        parts = [SCORES[score](samples[:, k : k + ROWS]) for k in range(0, samples.shape[1], ROWS)]
+        both.append(np.concatenate(parts))
+    return compare_scores(both[0], both[1], score)
+
+
+def compare_scores(in_scores: Numbers, out_scores: Numbers, score: str = "given") -> OODScores:
+    """Compare scores, large where uncertain, of in rows with those of out rows.
+
+    >>> result = compare_scores([0.1, 0.2, 0.3], [0.25, 0.4])
+    >>> round(result.auroc, 4), result.fpr95_out == 1 / 3
+    (0.8333, True)
+    """
+    inside, outside = numbers("in_scores", in_scores), numbers("out_scores", out_scores)
+    for name, value in (("in_scores", inside), ("out_scores", outside)):
+        if value.ndim != 1:
+            raise DataError(f"{name} has shape {value.shape}: give one score a row")
+    value = np.concatenate([inside, outside])
+    out = np.repeat([0, 1], [len(inside), len(outside)])
+    area = auroc(out, value)
+    return OODScores(
+        score=score,
+        auroc=area,
+        aupr_out=aupr(out, value),
+        aupr_in=aupr(1 - out, -value),
+        fpr95_out=fpr_at_tpr(out, value),
+        fpr95_in=fpr_at_tpr(1 - out, -value),
+        paper_auroc=max(area, 1 - area),
+        paper_aupr=max(_trapezoid_aupr(out, value), _trapezoid_aupr(1 - out, value)),
+        in_scores=inside,
+        out_scores=outside,
+    )
+
+
+def _trapezoid_aupr(y: Any, score: Array) -> float:
+    from sklearn.metrics import auc, precision_recall_curve  # slow to import
+
+    precision, recall, _ = precision_recall_curve(y, score)
+    return float(auc(recall, precision))

@@ -1,0 +1,99 @@
+"""Continuous ranked probability score (Gneiting and Raftery, 2007): how far a distribution F is from what happened.
+
+    CRPS(F, y) = int (F(x) - 1{x >= y})^2 dx = E|X - y| - 1/2 E|X - X'|,    X, X' ~ F independent
+
+in the units of y, smaller is better; for a point forecast it is the absolute error. Three forms:
+
+    normal      s (z (2 Phi(z) - 1) + 2 phi(z) - 1 / sqrt(pi)),    z = (y - m) / s
+    mixture     mean_i A(y - m_i, s_i^2) - 1/2 mean_ij A(m_i - m_j, s_i^2 + s_j^2)    of normals (Grimit et al., 2006)
+                A(m, v) = 2 sqrt(v) phi(m / sqrt(v)) + m (2 Phi(m / sqrt(v)) - 1)
+    draws       mean_i |x_i - y| - 1/2 sum_ij |x_i - x_j| / (m (m - 1))
+
+The last is the fair estimator (Ferro, 2014): unbiased for the score of the distribution that was drawn from. Dividing
+by m^2 instead scores the draws' empirical distribution.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+import torch
+
+from r2d2net.errors import DataError
+from r2d2net.metrics.arrays import Array, Numbers, draws_like, like, numbers
+from r2d2net.metrics.regression import deviations
+
+PAIRS = 1 << 24  # pairs of mixture components alive at once
+
+
+@runtime_checkable
+class NormalMixture(Protocol):
+    """A prediction of numbers as the library makes it: means and variances of normals, draws first."""
+
+    @property
+    def samples(self) -> Any: ...
+
+    @property
+    def noise_variance(self) -> Any: ...
+
+
+def crps(y: Numbers, prediction: NormalMixture) -> float:
+    """Mean CRPS of a regression's prediction, exact for its mixture of normals."""
+    if not isinstance(prediction, NormalMixture):
+        raise DataError(
+            f"prediction is a {type(prediction).__name__}: give a regression's; for draws of y use crps_samples"
+        )
+    target = numbers("y", y)
+    means = draws_like("prediction", prediction.samples, target)
+    variance = numbers("prediction", prediction.noise_variance.expand(prediction.samples.shape)).reshape(means.shape)
+    m, total = len(means), 0.0
+    chunk = max(1, PAIRS * len(target) // (m * means.size))
+    for start in range(0, len(target), chunk):
+        part = slice(start, start + chunk)
+        mu, var = means[:, part], variance[:, part]
+        spread = _mean_distance(mu[:, None] - mu[None], var[:, None] + var[None]).mean((0, 1))
+        total += float((_mean_distance(target[part] - mu, var).mean(0) - 0.5 * spread).sum())
+    return total / target.size
+
+
+def crps_gaussian(y: Numbers, mean: Numbers, std: Numbers) -> float:
+    """Mean CRPS of N(mean, std^2).
+
+    >>> round(crps_gaussian([0.0], [0.0], [1.0]), 4)
+    0.2337
+    """
+    target = numbers("y", y)
+    center, scale = like("mean", mean, target), deviations(std, target)
+    scores = _mean_distance(target - center, np.square(scale)) - scale / math.sqrt(math.pi)
+    return float(scores.mean())
+
+
+def crps_samples(y: Numbers, samples: Numbers, *, fair: bool = True) -> float:
+    """Mean CRPS from draws of y, (draws, *shape of y).
+
+    Args:
+        y: Targets.
+        samples: Draws of y, noise included; draws of its mean alone understate the spread.
+        fair: Divide by m (m - 1), which needs two draws; False divides by m^2.
+    """
+    target = numbers("y", y)
+    error = draws_like("samples", samples, target) - target
+    m = len(error)
+    if fair and m < 2:
+        raise DataError("samples holds 1 draw: the fair estimator needs two or more; or use fair=False")
+    # sum_{i<j} |x_i - x_j| from the order: the k-th smallest of m stands above k - 1 and below m - k
+    rank = (2 * np.arange(1, m + 1) - m - 1).reshape(m, *(1,) * target.ndim)
+    pairs = (np.sort(error, 0) * rank).sum(0)
+    return float((np.abs(error).mean(0) - pairs / (m * (m - 1) if fair else m * m)).mean())
+
+
+def _mean_distance(mean: Array, variance: Array) -> Array:
+    """E|Z| of Z ~ N(mean, variance)."""
+    scale = np.sqrt(variance)
+    z = mean / scale
+    density = np.exp(-0.5 * np.square(z)) / math.sqrt(2 * math.pi)
+    erf: Array = torch.special.erf(torch.from_numpy(z / math.sqrt(2))).numpy()
+    result: Array = 2 * scale * density + mean * erf
+    return result

@@ -1,0 +1,86 @@
+"""Measures of a ranking: AUROC, AUPR, the false positives that come with 95% of the true ones.
+
+The binary ones take y of 0 and 1 and a score that is large where 1 is likely. Ties count as midranks: a positive and a
+negative of equal score are one half of a pair in order. y of one class has no ranking and is an error.
+
+AUPR is the average precision, sum_k (recall_k - recall_{k-1}) precision_k over distinct scores, without interpolation.
+
+The macro ones rank every class against the rest by its probability and average over the classes that occur in y: a
+class without a row has no curve.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from r2d2net.errors import DataError, require
+from r2d2net.metrics.arrays import Array, Labels, Numbers, class_labels, labelled_probabilities, numbers, require_rows
+
+
+def auroc(y: Numbers, score: Numbers) -> float:
+    """Area under the receiver operating curve: P(score of a positive > score of a negative) + P(equal) / 2.
+
+    >>> auroc([0, 1, 0, 1], [0.1, 0.4, 0.4, 0.8])
+    0.875
+    """
+    from sklearn.metrics import roc_auc_score  # slow to import
+
+    return float(roc_auc_score(*_binary(y, score)))
+
+
+def aupr(y: Numbers, score: Numbers) -> float:
+    """Area under the precision-recall curve, as average precision.
+
+    >>> round(aupr([0, 1, 1], [0.5, 0.3, 0.8]), 4)
+    0.8333
+    """
+    from sklearn.metrics import average_precision_score
+
+    return float(average_precision_score(*_binary(y, score)))
+
+
+def fpr_at_tpr(y: Numbers, score: Numbers, tpr: float = 0.95) -> float:
+    """The least share of negatives above a threshold that at least a share ``tpr`` of the positives reaches.
+
+    >>> fpr_at_tpr([0, 0, 0, 0, 1, 1], [0.1, 0.2, 0.6, 0.9, 0.5, 0.8])
+    0.5
+    """
+    require(0 < tpr <= 1, "tpr", tpr, "use a share above 0, at most 1")
+    label, value = _binary(y, score)
+    positive = np.sort(value[label == 1])[::-1]
+    needed = int(np.ceil(tpr * len(positive) - 1e-9))  # .95 * 20 must be 19
+    return float((value[label == 0] >= positive[needed - 1]).mean())
+
+
+def macro_auroc(y: Numbers, probs: Numbers) -> float:
+    """AUROC of each class against the rest, averaged over the classes that occur in y."""
+    return _macro(y, probs, auroc)
+
+
+def macro_aupr(y: Numbers, probs: Numbers) -> float:
+    """AUPR of each class against the rest, averaged over the classes that occur in y."""
+    return _macro(y, probs, aupr)
+
+
+def _macro(y: Numbers, probs: Numbers, measure: Callable[[Labels, Array], float]) -> float:
+    label, array = labelled_probabilities(y, probs)
+    present = np.unique(label)
+    if len(present) < 2:
+        raise DataError(f"y holds class {present[0]} alone: a ranking needs rows of two classes or more")
+    return float(np.mean([measure((label == k).astype(np.int64), array[:, k]) for k in present]))
+
+
+def _binary(y: Numbers, score: Numbers) -> tuple[Labels, Array]:
+    label, value = class_labels("y", y), numbers("score", score)
+    if value.ndim == 2 and value.shape[1] == 1:
+        value = value[:, 0]
+    if value.ndim != 1:
+        raise DataError(f"score has shape {value.shape}: give (rows,); for class probabilities use the macro measures")
+    require_rows(label, value, "score")
+    if label.max() > 1:
+        raise DataError(f"y holds {label.max()}: give 0 and 1; for several classes use the macro measures")
+    if label.min() == label.max():
+        raise DataError(f"y holds class {label[0]} alone: a ranking needs rows of both classes")
+    return label, value

@@ -1,0 +1,32 @@
+"""Networks as plain modules, with nothing Bayesian in them: `BayesianModel` makes any of them Bayesian.
+
+Networks of images take (rows, channels, size, size) and give (rows, classes).
+"""
+
+from r2d2net.nets.alexnet import AlexNet
+from r2d2net.nets.architectures import Architecture, architecture_table, architectures
+from r2d2net.nets.lenet import LeNet
+from r2d2net.nets.perceptron import MLP, mlp, paper_mlp
+from r2d2net.nets.registry import build
+from r2d2net.nets.resnet import ResNet, resnet50, resnet101
+from r2d2net.nets.simple_cnn import SimpleCNN
+from r2d2net.nets.vgg import VGG
+from r2d2net.nets.vit import ViT
+
+__all__ = [
+    "MLP",
+    "VGG",
+    "AlexNet",
+    "Architecture",
+    "LeNet",
+    "ResNet",
+    "SimpleCNN",
+    "ViT",
+    "architecture_table",
+    "architectures",
+    "build",
+    "mlp",
+    "paper_mlp",
+    "resnet50",
+    "resnet101",
+]

@@ -1,0 +1,26 @@
+"""Activations by name, so that a network's arguments can be written down as text."""
+
+from __future__ import annotations
+
+from torch import nn
+
+from r2d2net.errors import require
+
+ACTIVATIONS: dict[str, type[nn.Module]] = {
+    "relu": nn.ReLU,
+    "softplus": nn.Softplus,
+    "tanh": nn.Tanh,
+    "gelu": nn.GELU,
+    "silu": nn.SiLU,
+    "elu": nn.ELU,
+}
+
+
+def activation_of(name: str) -> nn.Module:
+    """A fresh activation module.
+
+    >>> activation_of("softplus")
+    Softplus(beta=1.0, threshold=20.0)
+    """
+    require(name in ACTIVATIONS, "activation", repr(name), f"use one of {', '.join(ACTIVATIONS)}")
+    return ACTIVATIONS[name]()

@@ -1,0 +1,58 @@
+"""Multilayer perceptrons, and the paper's MLP(L): L hidden layers of 32, 64, 128 units with softplus."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+from torch import nn
+
+from r2d2net.errors import require, require_whole
+from r2d2net.nets.activations import activation_of
+
+PAPER_WIDTHS = (32, 64, 128)  # as behind the paper's table of simulations
+
+
+class MLP(nn.Sequential):
+    """Linear layers with an activation between them; without hidden layers, a linear model.
+
+    Args:
+        inputs: Width of the input.
+        hidden: Widths of the hidden layers; empty for a linear model.
+        outputs: Width of the output.
+        activation: Name of the activation (see `activations`).
+
+    Example:
+        >>> MLP(4, [8], 1)
+        MLP(
+          (0): Linear(in_features=4, out_features=8, bias=True)
+          (1): ReLU()
+          (2): Linear(in_features=8, out_features=1, bias=True)
+        )
+    """
+
+    def __init__(self, inputs: int, hidden: Sequence[int] = (50,), outputs: int = 1, activation: str = "relu") -> None:
+        require(isinstance(hidden, Sequence), "hidden", repr(hidden), "use a list of widths, such as [50]")
+        widths = [inputs, *hidden, outputs]
+        for name, width in zip(["inputs", *("hidden" for _ in hidden), "outputs"], widths, strict=True):
+            require_whole(name, width)
+        layers: list[nn.Module] = []
+        for width, following in pairwise(widths):
+            layers += [nn.Linear(width, following), activation_of(activation)]
+        super().__init__(*layers[:-1])
+
+
+def mlp(inputs: int, hidden: Sequence[int] = (50,), outputs: int = 1, activation: str = "relu") -> MLP:
+    """An `MLP`: ``mlp(13, [50], 1)`` for a table of 13 columns and one target."""
+    return MLP(inputs, hidden, outputs, activation)
+
+
+def paper_mlp(inputs: int, layers: int, outputs: int = 1, activation: str = "softplus") -> MLP:
+    """The paper's MLP(L): 32 hidden units for L = 1, 32 and 64 for L = 2, 32, 64 and 128 for L = 3; L = 0 is linear.
+
+    >>> [layer.out_features for layer in paper_mlp(1, 3) if isinstance(layer, nn.Linear)]
+    [32, 64, 128, 1]
+    """
+    require_whole("layers", layers, least=0)
+    require(layers <= len(PAPER_WIDTHS), "layers", layers, "the paper has 0 to 3 hidden layers; for more use mlp")
+    return MLP(inputs, PAPER_WIDTHS[:layers], outputs, activation)
