@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from r2d2net.inference.adam import adam_step, no_moments, shrink_log_scale, shrink_mean
+from r2d2net.inference.adam import adam_step, no_moments, shrink_mean
 
 
 def normal(*shape: int, seed: int = 0) -> torch.Tensor:
@@ -36,23 +36,3 @@ def test_shrink_mean_is_stable_at_both_ends(precision):
     mean = torch.tensor([1.0, -2.0])
     shrink_mean(mean, torch.ones(2), torch.full((2,), precision), 1.0)
     torch.testing.assert_close(mean, torch.tensor([1.0, -2.0]) / (1 + precision))
-
-
-def test_shrink_log_scale_solves_its_equation_to_first_order():
-    """rho = rho' - a exp(2 (rho - rho')), a = eta weight c exp(2 rho'): the error of one Newton step is O(a^3)."""
-    start = normal(50)
-    for small in (1e-2, 1e-3):
-        found = start.clone()
-        shrink_log_scale(found, torch.ones(50, dtype=torch.float64), torch.exp(-2 * start), small)
-        residual = found - start + small * torch.exp(2 * (found - start))
-        assert float(residual.abs().max()) < 3 * small**3
-
-
-def test_shrink_log_scale_moves_down_and_by_no_more_than_a_half():
-    start = 10 * normal(200).float()
-    found = start.clone()
-    shrink_log_scale(found, torch.ones(200), torch.exp(40 * normal(200, seed=1)).float(), 1.0)
-    moved = start - found
-    assert bool(torch.isfinite(found).all())
-    assert float(moved.min()) >= 0
-    assert float(moved.max()) <= 0.5 + 1e-5  # rounding of rho near 40

@@ -44,12 +44,3 @@ def adam_step(vector: Tensor, gradient: Tensor, moments: Moments, t: int, lr: fl
 def shrink_mean(mean: Tensor, eta: Tensor, precision: Tensor, weight: float) -> None:
     """Proximal step of weight * precision * mean^2 / 2, in place."""
     mean.div_((eta * precision).mul_(weight).add_(1))
-
-
-def shrink_log_scale(rho: Tensor, eta: Tensor, precision: Tensor, weight: float) -> None:
-    """The same for weight * precision * exp(2 rho) / 2: one Newton step of the implicit equation, in place.
-
-    With a = eta weight precision exp(2 rho) the step is a / (1 + 2 a): a itself where it is small, never above 1/2.
-    """
-    a = torch.exp(2 * rho).mul_(precision).mul_(eta).mul_(weight).clamp_(max=1e30)
-    rho.sub_(a.div_(1 + 2 * a))

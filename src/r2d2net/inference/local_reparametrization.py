@@ -16,7 +16,6 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call
 
 from r2d2net.model import BayesianModel, Tensors
 
@@ -66,9 +65,7 @@ class LocalReparametrization:
         for layer in self._noisy:
             layer.generator = generator
         self.net.train()
-        arguments = x if isinstance(x, tuple) else (x,)
-        output: Tensor = functional_call(self.net, (named, buffers), arguments)
-        return output
+        return self.model.call(self.net, {**named, **buffers}, x)
 
 
 class NoisyLayer(nn.Module):
@@ -78,6 +75,7 @@ class NoisyLayer(nn.Module):
         super().__init__()
         self.generator: torch.Generator | None = None
         self._layer = [layer]  # in a list: not a submodule, its parameters are ours
+        self.dtype = next(layer.parameters()).dtype
         for name, parameter in layer.named_parameters(recurse=False):
             self.register_parameter(name, parameter)
             self.register_parameter(name + SUFFIX, nn.Parameter(torch.zeros_like(parameter), requires_grad=False))
@@ -87,7 +85,8 @@ class NoisyLayer(nn.Module):
         bias = getattr(self, "bias", None)
         mean = _apply(layer, x, self.weight, bias)
         variance = _apply(layer, x.square(), self.weight_variance, None if bias is None else self.bias_variance)
-        noise = torch.empty_like(mean).normal_(generator=self.generator)
+        # drawn in the dtype of the weights, so that the draws do not depend on autocast
+        noise = torch.empty_like(mean, dtype=self.dtype).normal_(generator=self.generator).to(mean.dtype)
         # sqrt has no slope at 0: a row of zeros would turn the gradient into nan
         return mean + variance.clamp(min=1e-20).sqrt() * noise
 

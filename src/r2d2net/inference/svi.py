@@ -1,8 +1,8 @@
-"""Plain stochastic variational inference: Adam on the whole ELBO, KL included, with no special treatment.
+"""Plain stochastic variational inference: Adam on the whole ELBO, KL included, over mu and rho = log s.
 
 With a Gaussian prior the KL is closed and this is Bayes by Backprop (Blundell et al., 2015) in its lower-variance
 form. Other priors take their expected precision from the coordinate-ascent factors, as CAVI does; what differs from
-CAVI is the gradient: the precision term stays inside Adam here.
+CAVI is the gradient step: here Adam sees the whole of d/dmu = g + beta c mu and d/drho = g_s s + beta (c s^2 - 1).
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+import torch
 from torch import Tensor
 
 from r2d2net.errors import require
@@ -37,10 +38,16 @@ class SVI(Variational):
 class PlainVariational(CoordinateAscent):
     """SVI bound to a model."""
 
+    def start_rho(self, scale: Tensor, precision: Tensor) -> Tensor:
+        return torch.log(scale)
+
+    def deviation(self, state: VariationalState) -> Tensor:
+        return torch.exp(state.rho)
+
     def update(
         self, state: VariationalState, g_mean: Tensor, g_rho: Tensor, scale: Tensor, t: int, lr: float, beta: float
     ) -> None:
         g_mean.addcmul_(state.precision, state.mean, value=beta)
-        g_rho.add_(state.precision * scale.square(), alpha=beta)
+        g_rho.add_((state.precision * scale.square()).sub_(1), alpha=beta)
         adam_step(state.mean, g_mean, state.moments["mean"], t, lr)
         adam_step(state.rho, g_rho, state.moments["rho"], t, self.rho_rate(lr))

@@ -1,22 +1,30 @@
 """Mean-field Gaussian inference over the weights, whatever the prior: the engine of SVGI, CAVI and SVI.
 
-    q(w_j) = N(mu_j, s_j^2),    s_j = exp(rho_j)                     "free"
-                                s_j = softplus(rho_j) sqrt(v_j)      "scaled", the paper's
+    q(w_j) = N(mu_j, s_j^2),    1 / s_j^2 = c_j + lambda_j,  lambda_j = exp(rho_j)    "free"
+                                s_j = softplus(rho_j) sqrt(v_j)                       "scaled", the paper's
 
-minimise per datum    -E_q[log p(y | x, w)] + (temperature / N) KL(q(w) q(scales) || p(w, scales)).
+minimise per datum    -E_q[log p(y | x, w)] + (temperature / N) KL(q(w) q(scales) || p(w, scales)),
 
-One step: draw w, take the gradient g of the negative log likelihood at w, then
+with c_j = 1 / v_j the prior precision of each weight and lambda_j what the data add to it: the optimal variance has
+this form. So a weight without data follows its prior at once when a sweep of the scales moves it, up or down. Were
+log s_j the parameter, its fall would be quick and its rise slow: weights once near zero would never leave it.
 
-    d/dmu = g + beta c mu          d/drho = g eps s + beta (c s^2 - 1)          beta = temperature / N
+One step: draw w, take the gradients g_mu, g_s of the negative log likelihood in mu and s, then
 
-with c the prior precision 1/v of each weight: no automatic differentiation through the KL. Both c terms are proximal
-(see `adam`). Every ``sweep_every`` steps the scales are refreshed and with them c.
+    d/dmu  = g_mu + beta c mu                                        beta = temperature / N
+    d/drho = -(lambda s^2 / 2) (g_s s - beta lambda s^2)
+
+No automatic differentiation goes through the KL. The term in c is proximal (see `adam`); of d/drho Adam gets the last
+factor, which is zero where d/drho is and does not vanish where the prior rules. Every ``sweep_every`` steps the scales
+are refreshed and with them c.
 """
 
 from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, NamedTuple
 
@@ -24,8 +32,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import softplus
 
-from r2d2net.errors import require, require_whole
-from r2d2net.inference.adam import Moments, adam_step, no_moments, shrink_log_scale, shrink_mean
+from r2d2net.errors import ParameterError, require, require_whole
+from r2d2net.inference.adam import Moments, adam_step, no_moments, shrink_mean
 from r2d2net.inference.base import Batch, Info
 from r2d2net.inference.local_reparametrization import LocalReparametrization
 from r2d2net.likelihoods.base import Noise, Unit
@@ -33,10 +41,11 @@ from r2d2net.model import BayesianModel, Slot, Tensors
 from r2d2net.priors import Gaussian
 
 START_SWEEPS = 10  # refreshes of the scales at the start, so that they know the initial weights
-NOISE_RATE = 0.01  # weight of a batch in the running mean of squared residuals, once many have been seen
+NOISE_RATES = 0.01, 0.2  # bounds of a batch's weight in the running mean of squared residuals
 WARM_UP_SHARE = 0.6
 RISE_SHARE = 0.15  # of the steps, over which the step size rises: Adam's first steps know no scale
 WARM_UP_ROWS_PER_INPUT = 20
+NO_BFLOAT16 = ("not implemented for 'BFloat16'", "could not create a primitive")  # how torch says that it cannot
 
 
 class VariationalState(NamedTuple):
@@ -72,6 +81,9 @@ class Variational:
         clip: Largest norm of the likelihood's gradient; None does not clip.
         estimator: "local" draws the activations of Linear and Conv layers, "weights" the weights; the former costs
             up to twice as much a step and its gradients have less noise.
+        autocast: "bfloat16" runs training's forward pass, and so its backward pass, in `torch.autocast` of that dtype:
+            for float32 networks on hardware that has it. Likelihood, KL, precisions and optimiser stay in float32.
+            float16 is not offered: its small range needs a loss scaled up and rescaled when it overflows.
     """
 
     lr: float = 0.05
@@ -86,6 +98,7 @@ class Variational:
     draws: int = 1
     clip: float | None = None
     estimator: Literal["weights", "local"] = "local"
+    autocast: Literal["bfloat16"] | None = None
 
     rho_ratio: ClassVar[float] = 1.0
 
@@ -101,6 +114,7 @@ class Variational:
         choices["estimator"] = ("weights", "local")
         for name, allowed in choices.items():
             require(getattr(self, name) in allowed, name, repr(getattr(self, name)), f"use one of {', '.join(allowed)}")
+        require(self.autocast in (None, "bfloat16"), "autocast", repr(self.autocast), "use 'bfloat16' or None")
         if self.warm_up is not None:
             require(0 <= self.warm_up <= 1, "warm_up", self.warm_up, "use a share between 0 and 1")
 
@@ -113,6 +127,8 @@ class MeanField(ABC):
     ) -> None:
         require(n >= 1, "n", n, "give the number of training rows")
         require(steps >= 1, "steps", steps, "give the number of steps of the whole run")
+        casts = settings.autocast is None or model.dtype == torch.float32
+        require(casts, "autocast", repr(settings.autocast), f"it needs a float32 network, this one is {model.dtype}")
         self.settings, self.model, self.n, self.steps = settings, model, n, steps
         self.local = LocalReparametrization(model) if settings.estimator == "local" else None
         self.warm_up = settings.warm_up
@@ -135,7 +151,7 @@ class MeanField(ABC):
         state = VariationalState(
             step=torch.zeros((), dtype=torch.int64),
             mean=mean,
-            rho=torch.log(start),
+            rho=torch.zeros_like(mean),
             fixed=fixed,
             precision=torch.ones_like(mean),
             moments={"mean": no_moments(mean), "rho": no_moments(mean), "fixed": no_moments(fixed)},
@@ -145,10 +161,14 @@ class MeanField(ABC):
         )
         for slot in model.bayesian:
             self._refresh(slot, state, mean, start, generator, sweeps=START_SWEEPS)
-        if settings.variance == "scaled":
-            sigma = (start * state.precision.sqrt()).clamp(1e-4, 10.0)
-            state.rho.copy_(torch.log(torch.expm1(sigma)))
+        state.rho.copy_(self.start_rho(start, state.precision))
         return state
+
+    def start_rho(self, scale: Tensor, precision: Tensor) -> Tensor:
+        """rho at the start, for deviations of about ``scale``."""
+        if self.settings.variance == "free":
+            return -2 * torch.log(scale)
+        return torch.log(torch.expm1((scale * precision.sqrt()).clamp(1e-4, 10.0)))
 
     # --- one step
 
@@ -178,12 +198,12 @@ class MeanField(ABC):
             output, gradients = self._gradients(state, scale, x, y, generator)
             for total, part in zip((g_mean, g_scale, g_fixed, nll), gradients, strict=True):
                 total.add_(part, alpha=1 / settings.draws)
-            rate = max(NOISE_RATE, 1 / t) / settings.draws
+            rate = max(self.noise_rate(len(y)), 1 / t) / settings.draws
             noise = model.likelihood.observe(output, y, noise, rate)
         if settings.clip is not None:
             _clip([g_mean, g_scale, g_fixed], settings.clip)
         if settings.variance == "free":
-            self.update(state, g_mean, g_scale.mul_(scale).sub_(beta), scale, t, lr, beta)
+            self.update(state, g_mean, g_scale.mul_(scale), scale, t, lr, beta)
         else:
             self._update_scaled(state, g_mean, g_scale, t, lr, beta)
         if state.fixed.numel():
@@ -193,11 +213,11 @@ class MeanField(ABC):
     def update(
         self, state: VariationalState, g_mean: Tensor, g_rho: Tensor, scale: Tensor, t: int, lr: float, beta: float
     ) -> None:
-        """Move means and log deviations; the gradients lack only the precision's terms."""
+        """Move means and rho by the likelihood's gradients in mu and log s."""
         eta = adam_step(state.mean, g_mean, state.moments["mean"], t, lr)
         shrink_mean(state.mean, eta, state.precision, beta)
-        eta = adam_step(state.rho, g_rho, state.moments["rho"], t, self.rho_rate(lr))
-        shrink_log_scale(state.rho, eta, state.precision, beta)
+        added = torch.exp(state.rho).mul_(scale).mul_(scale)
+        adam_step(state.rho, added.mul_(beta).sub_(g_rho), state.moments["rho"], t, self.rho_rate(lr))
 
     def _update_scaled(
         self, state: VariationalState, g_mean: Tensor, g_scale: Tensor, t: int, lr: float, beta: float
@@ -218,15 +238,38 @@ class MeanField(ABC):
         if self.local is None:
             epsilon = torch.empty_like(state.mean).normal_(generator=generator)
             weights = torch.addcmul(state.mean, scale, epsilon).requires_grad_()
-            output = self.model.forward(weights, fixed, state.buffers, x, training=True)
+            with self._autocast():
+                output = self.model.forward(weights, fixed, state.buffers, x, training=True)
+            output = output.to(weights.dtype)
             loss = -self.model.likelihood.log_prob(output, y, state.noise).mean()
             g, g_fixed = torch.autograd.grad(loss, (weights, fixed), materialize_grads=True)
             return output.detach(), (g, g * epsilon, g_fixed, loss.detach())
         mean, deviation = state.mean.detach().requires_grad_(), scale.detach().requires_grad_()
-        output = self.local.forward(mean, deviation, fixed, state.buffers, x, generator)
+        with self._autocast():
+            output = self.local.forward(mean, deviation, fixed, state.buffers, x, generator)
+        output = output.to(mean.dtype)
         loss = -self.model.likelihood.log_prob(output, y, state.noise).mean()
         g_mean, g_scale, g_fixed = torch.autograd.grad(loss, (mean, deviation, fixed), materialize_grads=True)
         return output.detach(), (g_mean, g_scale, g_fixed, loss.detach())
+
+    @contextmanager
+    def _autocast(self) -> Iterator[None]:
+        if self.settings.autocast is None:
+            yield
+            return
+        try:
+            with torch.autocast(self.model.device.type, torch.bfloat16):
+                yield
+        except RuntimeError as error:
+            if not any(sign in str(error) for sign in NO_BFLOAT16):
+                raise
+            reason = str(error).splitlines()[0]
+            raise ParameterError(f"autocast='bfloat16' does not suit this network here: {reason}") from error
+
+    def noise_rate(self, rows: int) -> float:
+        """Weight of a batch in the running mean of squared residuals, which thus remembers about one epoch."""
+        least, most = NOISE_RATES
+        return min(most, max(least, rows / self.n))
 
     def rho_rate(self, lr: float) -> float:
         """Step size of rho where that of the means is ``lr``."""
@@ -277,7 +320,7 @@ class MeanField(ABC):
     def deviation(self, state: VariationalState) -> Tensor:
         """s_j, the standard deviation of each weight under q."""
         if self.settings.variance == "free":
-            return torch.exp(state.rho)
+            return torch.rsqrt(torch.exp(state.rho).add_(state.precision))
         return softplus(state.rho) / state.precision.sqrt()
 
     def mean(self, state: VariationalState) -> Tensor:
