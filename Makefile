@@ -24,6 +24,7 @@ test-slow: setup
 
 bench: setup
 	$(BIN)/python benchmarks/samplers.py
+	$(BIN)/python benchmarks/data_loading.py
 
 lint: setup
 	$(BIN)/ruff check src tests benchmarks

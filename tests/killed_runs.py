@@ -1,6 +1,6 @@
 """Runs that are killed and resumed until they end; `run/test_resume.py` compares what they leave with a run left alone.
 
-    python killed_runs.py often FOLDER ALGORITHM KILLS     both cases: fork children, kill them at drawn moments
+    python killed_runs.py often FOLDER ALGORITHM KILLS     all cases: fork children, kill them at drawn moments
     python killed_runs.py once FOLDER ALGORITHM CASE       one run with resume, to be killed by the caller
 
 `often` forks every child from one process that has imported torch, since that import takes seconds. A child kills
@@ -24,7 +24,7 @@ from r2d2net import checkpoint
 from r2d2net.inference.variational import MeanField
 
 ALGORITHMS = {"svgi": rn.inference.SVGI, "cavi": rn.inference.CAVI}
-PRIORS = {"r2d2": rn.priors.R2D2(), "horseshoe": rn.priors.Horseshoe()}
+PRIORS = {"r2d2": rn.priors.R2D2(), "horseshoe": rn.priors.Horseshoe(), "restarts": rn.priors.Horseshoe()}
 MOMENTS = ("step", "amid write", "before rename", "after rename", "time")
 
 
@@ -45,7 +45,8 @@ def data():
 
 
 def run(case, algorithm, **options):
-    """R2D2 with BatchNorm, Dropout and early stopping, a checkpoint a step; or the horseshoe, a checkpoint an epoch.
+    """R2D2 with BatchNorm, Dropout and early stopping, a checkpoint a step; or the horseshoe, a checkpoint an epoch,
+    once or from two starts.
 
     The steps are so large that the validation score rises soon and the patience is used up before the last epoch.
     """
@@ -54,8 +55,10 @@ def run(case, algorithm, **options):
         options |= {"validation": 0.25, "patience": 2, "checkpoint_every": 0, "batch_size": 12}
     else:
         options |= {"checkpoint_every": "epoch", "batch_size": 16}
+    if case == "restarts":
+        options = {"restarts": 2, "jobs": 1, **options}
     model = rn.BayesianModel(network(case), prior=PRIORS[case])
-    return rn.fit(model, data(), method, epochs=10, seed=3, verbose=False, **options)
+    return rn.fit(model, data(), method, **{"epochs": 10, "seed": 3, "verbose": False, **options})
 
 
 def kill_at(moment, count, cut):

@@ -40,8 +40,13 @@ def test_the_network_passed_in_is_untouched(case):
     next(net.parameters()).requires_grad_(False)
     before, flags = copy.deepcopy(net.state_dict()), [p.requires_grad for p in net.parameters()]
     model = rn.BayesianModel(net, R2D2(), case.likelihood)
-    rn.fit(model, (case.x, case.y), epochs=2, verbose=False).predict(case.x, draws=2)
-    assert all(torch.equal(before[name], value) for name, value in net.state_dict().items())
+    own = model.net.state_dict(keep_vars=True)
+    for estimator in ("weights", "local"):
+        rn.fit(model, (case.x, case.y), SVGI(estimator=estimator), epochs=2, verbose=False).predict(case.x, draws=2)
+    assert all(own[name] is value for name, value in model.net.state_dict(keep_vars=True).items())
+    assert all(
+        torch.equal(before[name], value) for module in (net, model.net) for name, value in module.state_dict().items()
+    )
     assert [p.requires_grad for p in net.parameters()] == flags
     assert not any(module.training for module in net.modules())
     assert all(p.grad is None for p in net.parameters())
@@ -202,3 +207,41 @@ def test_every_prior_serves_every_algorithm_down_to_a_scalar(prior, algorithm):
     assert posterior.named(posterior.sample(2, seed=0))["temperature"].shape == (2,)
     assert bool(torch.isfinite(posterior.predict(case.x, draws=2).probs).all())
     assert math.isfinite(posterior.history[-1]["kl"])
+
+
+# --- another prior
+
+
+def test_with_prior_changes_bayesian_weights_alone():
+    """Residual has weights of layers, of normalisation in three dimensions, biases, and a scalar."""
+    given = {"head.*": R2D2(), "body.0.weight": Horseshoe(), "body.3.weight": None}
+    model = rn.BayesianModel(Residual(), given, norm=Gaussian(0.1))
+    other = model.with_prior(R2D2.adaptive())
+    before, after = ({slot.name: repr(slot.prior) for slot in m.bayesian} for m in (model, other))
+    assert before.keys() == after.keys()
+    changed = {name for name in before if before[name] != after[name]}
+    assert changed == {"head.weight", "body.0.weight"}
+    assert {after[name] for name in changed} == {repr(R2D2.adaptive())}
+    assert all(torch.equal(a, b) for a, b in zip(model.own_weights(), other.own_weights(), strict=True))
+    assert other.net is not model.net
+    with pytest.raises(rn.ParameterError, match="prior='auto' is no prior: use one of"):
+        model.with_prior("auto")
+    with pytest.raises(rn.ParameterError, match=r"prior=Gaussian\(.*\) has no place: give one weight matrix"):
+        rn.BayesianModel(mlp(), {"*.bias": Gaussian()}).with_prior(Gaussian())
+
+
+@pytest.mark.parametrize(
+    ("net", "linear"),
+    [
+        (nn.Linear(3, 1), True),
+        (nn.Sequential(nn.Flatten(), nn.Dropout(0.1), nn.Sequential(nn.Identity(), nn.Linear(3, 2))), True),
+        (mlp(), False),
+        (nn.Sequential(nn.Linear(3, 3), nn.Linear(3, 1)), False),  # linear in x, not in its weights
+        (nn.Sequential(nn.Linear(3, 1), nn.Sigmoid()), False),
+        (nn.Conv1d(1, 1, 3), False),
+        (Recurrent(), False),
+    ],
+    ids=repr,
+)
+def test_which_networks_are_linear(net, linear):
+    assert rn.BayesianModel(net).is_linear is linear

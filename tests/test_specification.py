@@ -46,7 +46,7 @@ def test_likelihoods(likelihood):
 def test_algorithms(method):
     assert method_from(through_json(describe(method()))) == method()
     changed = {"lr": 0.3, "lr_rho": 0.1, "temperature": 0.5, "sweep_every": 3, "draws": 2, "clip": 1.0, "warm_up": 0.2}
-    changed |= {"schedule": "constant", "start": "net", "estimator": "weights"}
+    changed |= {"schedule": "constant", "start": "net", "estimator": "weights", "autocast": "bfloat16"}
     assert method_from(through_json(describe(method(**changed)))) == method(**changed)
 
 
@@ -84,6 +84,7 @@ def test_another_network_or_an_unknown_name_is_refused():
         ("temperature", -1.0),
         ("warm_up", 2.0),
         ("clip", 0.0),
+        ("autocast", "float16"),
     ],
 )
 def test_settings_out_of_range_name_argument_and_value(method, argument, value):

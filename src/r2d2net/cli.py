@@ -11,6 +11,7 @@ import typer
 from rich.console import Console
 
 import r2d2net
+from r2d2net.data import commands as data_commands
 from r2d2net.errors import ParameterError, R2D2NetError
 
 # typer brings its own copy of click or uses the installed one, depending on its version
@@ -21,6 +22,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="Bayesian neural networks with shrinkage priors.",
 )
+app.add_typer(data_commands.app, name="data")
 
 
 class Picture(StrEnum):

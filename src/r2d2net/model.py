@@ -30,6 +30,7 @@ NORMALIZATION = (
     nn.GroupNorm,
     nn.RMSNorm,
 )
+NEUTRAL = (nn.Flatten, nn.Unflatten, nn.Identity, nn.Dropout)  # layers that leave a linear network linear
 
 
 class Slot(NamedTuple):
@@ -93,6 +94,7 @@ class BayesianModel:
             raise ParameterError("prior leaves every parameter deterministic: give at least one parameter a prior")
         self.size = self.bayesian[-1].stop
         self.fixed_size = self.fixed[-1].stop if self.fixed else 0
+        self._aliases = _aliases(self.net)
 
     def __repr__(self) -> str:
         return f"BayesianModel({self.size} Bayesian and {self.fixed_size} deterministic parameters)"
@@ -104,6 +106,31 @@ class BayesianModel:
     @property
     def dtype(self) -> torch.dtype:
         return next(self.net.parameters()).dtype
+
+    @property
+    def is_linear(self) -> bool:
+        """Whether the network is one Linear layer, but for layers that only reshape or drop."""
+        inner = [module for module in self.net.modules() if type(module) is not nn.Sequential]
+        linear = [module for module in inner if type(module) is nn.Linear]
+        return len(linear) == 1 and all(type(module) in (nn.Linear, *NEUTRAL) for module in inner)
+
+    def with_prior(self, prior: AnyPrior) -> BayesianModel:
+        """The model with this prior on every Bayesian weight tensor; the other parameters keep theirs.
+
+        >>> model = BayesianModel(nn.Linear(3, 1), bias=Gaussian(2.0)).with_prior(R2D2.paper())
+        >>> [slot.prior for slot in model.bayesian]
+        [R2D2(a_pi=0.6, b=0.5, sigma0=1.0), Gaussian(scale=2.0)]
+        """
+        if not isinstance(prior, ScaleMixturePrior):
+            raise ParameterError(f"prior={prior!r} is no prior: use one of r2d2net.priors")
+        normal = _norm_names(self.net)
+        weights = {slot.name for slot in self.bayesian if len(slot.shape) > 1} - normal
+        if not weights:
+            raise ParameterError(f"prior={prior!r} has no place: give one weight matrix of the model a prior")
+        model = copy.copy(self)
+        model.net = copy.deepcopy(self.net)
+        model.bayesian = tuple(s._replace(prior=prior) if s.name in weights else s for s in self.bayesian)
+        return model
 
     def own_weights(self) -> tuple[Tensor, Tensor]:
         """The network's own parameters as the two flat vectors."""
@@ -147,8 +174,14 @@ class BayesianModel:
     def forward(self, weights: Tensor, fixed: Tensor, buffers: Tensors, x: Any, *, training: bool = False) -> Tensor:
         """The network's output at one draw; in training mode ``buffers`` are updated in place."""
         self.net.train(training)
+        return self.call(self.net, {**self.parameters(weights, fixed), **buffers}, x)
+
+    def call(self, net: nn.Module, tensors: Tensors, x: Any) -> Tensor:
+        """The output of the network, or a variant of it, with these parameters and buffers in place of its own."""
+        # Torch's own tying would not give back the tensors of a module that goes by two names.
+        tied = {alias: tensors[name] for alias, name in self._aliases.items()}
         arguments = x if isinstance(x, tuple) else (x,)
-        output = functional_call(self.net, (self.parameters(weights, fixed), buffers), arguments)
+        output = functional_call(net, {**tensors, **tied}, arguments, tie_weights=False)
         if not isinstance(output, Tensor):
             raise ParameterError(f"net returns {type(output).__name__}: wrap it in a module that returns one tensor")
         return output
@@ -205,6 +238,19 @@ def _norm_names(net: nn.Module) -> set[str]:
         if isinstance(module, NORMALIZATION)
         for name, _ in module.named_parameters(recurse=False)
     }
+
+
+def _aliases(net: nn.Module) -> dict[str, str]:
+    """Further names of tensors that several modules share -> their first name."""
+    first: dict[int, str] = {}
+    aliases: dict[str, str] = {}
+    for prefix, module in net.named_modules():
+        own = {**dict(module.named_parameters(recurse=False)), **dict(module.named_buffers(recurse=False))}
+        for name, tensor in own.items():
+            full = f"{prefix}.{name}" if prefix else name
+            if first.setdefault(id(tensor), full) != full:
+                aliases[full] = first[id(tensor)]
+    return aliases
 
 
 def _slots(parameters: Mapping[str, Tensor], priors: Mapping[str, AnyPrior | None]) -> tuple[Slot, ...]:

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from r2d2net import checkpoint
 from r2d2net.errors import CheckpointError, DataError, ParameterError, require, require_whole
+from r2d2net.forward_draws import forward_draws
 from r2d2net.inference.base import Running
 from r2d2net.model import BayesianModel, Tensors
 from r2d2net.prediction import Classification, Counts, Prediction, Regression
@@ -25,7 +26,7 @@ from r2d2net.units import Units
 
 FILE, INTERRUPTED = "posterior.safetensors", "checkpoint.safetensors"
 ROWS = 1000  # rows of a forward pass
-MEMORY = 1 << 28  # elements of weight draws alive at once
+MEMORY = 1 << 28  # elements of weight draws alive at once, and of what a vectorised pass makes of them
 
 
 class Posterior:
@@ -33,7 +34,9 @@ class Posterior:
 
     Attributes:
         model: The Bayesian model.
-        history: One dict for each epoch: nll, kl, noise, validation where there was one.
+        history: One dict for each epoch: nll, kl, temperature, noise, validation where there was one.
+        candidates: Where several runs were compared, one dict for each: prior, restart, validation (the score, least
+            is best; None if the run failed, and then also error).
     """
 
     def __init__(
@@ -45,11 +48,13 @@ class Posterior:
         flat_target: bool,
         history: list[dict[str, float]] | None = None,
         settings: dict[str, Any] | None = None,
+        candidates: list[dict[str, Any]] | None = None,
     ) -> None:
         self.running, self.state, self.units = running, state, units
         self.flat_target = flat_target
         self.history = [] if history is None else history
         self.settings = {} if settings is None else settings
+        self.candidates = [] if candidates is None else candidates
 
     @property
     def model(self) -> BayesianModel:
@@ -82,6 +87,7 @@ class Posterior:
         seed: int | None = 0,
         generator: torch.Generator | None = None,
         rows: int = ROWS,
+        vectorize: bool | None = None,
     ) -> Prediction:
         """The predictive distribution at new inputs.
 
@@ -91,8 +97,10 @@ class Posterior:
             seed: Seed of the draws; the same draws serve all rows.
             generator: Used instead of the seed.
             rows: Rows of a forward pass: less needs less memory.
+            vectorize: True runs many draws at once by `torch.func.vmap`, False one after the other. By default vmap is
+                for GPUs, and for networks that it can run.
         """
-        outputs = self.outputs(x, draws, seed=seed, generator=generator, rows=rows)
+        outputs = self.outputs(x, draws, seed=seed, generator=generator, rows=rows, vectorize=vectorize)
         prediction = self.model.likelihood.predict(outputs, self.state.noise, self.units.y)
         return _squeeze(prediction) if self.flat_target else prediction
 
@@ -105,6 +113,7 @@ class Posterior:
         seed: int | None = 0,
         generator: torch.Generator | None = None,
         rows: int = ROWS,
+        vectorize: bool | None = None,
     ) -> Tensor:
         """The network's raw outputs, (draws, rows, width)."""
         require_whole("rows", rows)
@@ -113,7 +122,7 @@ class Posterior:
         if length == 0:
             raise DataError("x has 0 rows: give at least one")
         if draws == "mean":
-            return self._forward(self.mean(), inputs, length, rows)[None]
+            return self._forward(self.mean()[None], inputs, rows, vectorize)
         fits = isinstance(draws, int) and draws >= 1
         require(fits, "draws", repr(draws), "use a whole number from 1, or 'mean'")
         source = self._generator(seed, generator)
@@ -121,8 +130,8 @@ class Posterior:
         collected = []
         for start in range(0, draws, chunk):
             weights = self.running.sample(self.state, min(chunk, draws - start), source)
-            collected += [self._forward(one, inputs, length, rows) for one in weights]
-        return torch.stack(collected)
+            collected.append(self._forward(weights, inputs, rows, vectorize))
+        return torch.cat(collected)
 
     def save(self, folder: str | Path) -> Path:
         """Save into a folder, complete or not at all; `load` reads it."""
@@ -131,18 +140,15 @@ class Posterior:
         path = Path(folder) / FILE
         tensors = {f"state/{k}": v for k, v in checkpoint.flatten(self.state).items()}
         tensors |= {f"units/{k}": v for k, v in checkpoint.flatten(self.units).items()}
-        header = {"history": self.history, **provenance(self.settings, self.settings["seed"])}
+        made = {"history": self.history, "candidates": self.candidates}
+        header = {**made, **provenance(self.settings, self.settings["seed"])}
         checkpoint.write(path, tensors, header)
         return path
 
-    def _forward(self, weights: Tensor, inputs: Any, length: int, rows: int) -> Tensor:
-        model, state = self.model, self.state
-        parts = [
-            model.forward(weights, state.fixed, state.buffers, _rows(inputs, slice(start, start + rows)))
-            for start in range(0, length, rows)
-        ]
-        output = torch.cat(parts)
-        return output.reshape(length, -1)
+    def _forward(self, weights: Tensor, inputs: Any, rows: int, vectorize: bool | None) -> Tensor:
+        fixed, buffers = self.state.fixed, self.state.buffers
+        limits = {"rows": rows, "memory": MEMORY}
+        return forward_draws(self.model, weights, fixed, buffers, inputs, **limits, vectorize=vectorize)
 
     def _generator(self, seed: int | None, generator: torch.Generator | None) -> torch.Generator:
         if generator is not None:
@@ -168,14 +174,20 @@ def load(folder: str | Path, net: nn.Module) -> Posterior:
     running = method_from(settings["algorithm"]).build(
         model, n=settings["n"], steps=settings["epochs"] * settings["batches"], inputs=settings["inputs"]
     )
+    return restored(running, tensors, header)
+
+
+def restored(running: Running, tensors: Tensors, header: dict[str, Any]) -> Posterior:
+    """The posterior that a file's tensors and header describe, for the algorithm and model it was made by."""
     state, units = checkpoint.part(tensors, "state/"), checkpoint.part(tensors, "units/")
     return Posterior(
         running,
         checkpoint.unflatten(_template(running, state), state),
-        Units.of(units, model.device),
-        flat_target=settings["flat_target"],
+        Units.of(units, running.model.device),
+        flat_target=header["settings"]["flat_target"],
         history=header["history"],
-        settings=settings,
+        settings=header["settings"],
+        candidates=header["candidates"],
     )
 
 
@@ -200,10 +212,6 @@ def _inputs(x: Any, model: BayesianModel) -> Any:
     if not bool(torch.isfinite(tensor).all()):
         raise DataError("x holds values that are not finite: remove or fill them")
     return tensor
-
-
-def _rows(inputs: Any, rows: slice) -> Any:
-    return tuple(part[rows] for part in inputs) if isinstance(inputs, tuple) else inputs[rows]
 
 
 def _squeeze(prediction: Prediction) -> Prediction:

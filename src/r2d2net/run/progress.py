@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Protocol
 
@@ -17,10 +17,16 @@ class Report(Protocol):
     def __call__(self, entry: dict[str, float]) -> None: ...
 
 
+def terminal() -> Console:
+    """Standard error; it says whether that is a terminal."""
+    return Console(stderr=True, force_terminal=sys.stderr.isatty())
+
+
 @contextmanager
 def progress(epochs: int, done: int, *, verbose: bool) -> Iterator[Report]:
     """A bar over epochs; silent unless ``verbose`` and standard error is a terminal."""
-    if not (verbose and sys.stderr.isatty()):
+    console = terminal()
+    if not (verbose and console.is_terminal):
         yield lambda entry: None
         return
     columns = (
@@ -30,7 +36,7 @@ def progress(epochs: int, done: int, *, verbose: bool) -> Iterator[Report]:
         TimeRemainingColumn(),
         TextColumn("{task.fields[note]}"),
     )
-    with Progress(*columns, console=Console(stderr=True)) as bar:
+    with Progress(*columns, console=console) as bar:
         task = bar.add_task("fit", total=epochs, completed=done, note="")
 
         def report(entry: dict[str, float]) -> None:
@@ -38,3 +44,11 @@ def progress(epochs: int, done: int, *, verbose: bool) -> Iterator[Report]:
             bar.update(task, advance=1, note=note)
 
         yield report
+
+
+def lines(*, verbose: bool) -> Callable[[str], None]:
+    """Prints a line; silent unless ``verbose`` and standard error is a terminal."""
+    console = terminal()
+    if not (verbose and console.is_terminal):
+        return lambda line: None
+    return lambda line: console.print(line, markup=False, highlight=False)

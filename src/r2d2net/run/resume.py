@@ -15,8 +15,9 @@ from torch import Tensor
 
 from r2d2net import checkpoint
 from r2d2net.errors import CheckpointError
+from r2d2net.inference import Running
 from r2d2net.model import BayesianModel
-from r2d2net.posterior import FILE, INTERRUPTED, Posterior, load
+from r2d2net.posterior import FILE, INTERRUPTED, Posterior, restored
 
 
 @dataclass
@@ -58,13 +59,13 @@ def restore(folder: Path, run: Progressing, generator: torch.Generator, settings
     generator.set_state(tensors["generator"])
 
 
-def finished(folder: Path, model: BayesianModel, settings: dict[str, Any]) -> Posterior | None:
+def finished(folder: Path, running: Running, settings: dict[str, Any]) -> Posterior | None:
     """The posterior of a run of these settings that came to its end in this folder."""
     if (folder / INTERRUPTED).exists() or not (folder / FILE).exists():
         return None
-    posterior = load(folder, model.net)
-    require_same(folder / FILE, posterior.settings, settings)
-    return posterior
+    tensors, header = checkpoint.read(folder / FILE)
+    require_same(folder / FILE, header["settings"], settings)
+    return restored(running, tensors, header)
 
 
 def require_same(path: Path, saved: Any, now: Any) -> None:

@@ -1,0 +1,100 @@
+"""A network's outputs at many draws of its weights: one draw after the other, or many at once by `torch.func.vmap`.
+
+A CPU has enough to do with one draw; a GPU mostly waits for the next small one, so there vmap turns a layer's draws
+into one batched product. Both give the same numbers up to the rounding of products.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.func import vmap
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+from r2d2net.errors import ParameterError, require
+from r2d2net.model import BayesianModel, Tensors
+
+# Layers with fused kernels that vmap has no rule for.
+FUSED = (nn.RNNBase, nn.RNNCellBase, nn.MultiheadAttention, nn.TransformerEncoderLayer)
+# How torch says that vmap cannot run a forward pass: branches on values, random draws, kernels without a rule.
+NO_VMAP = ("vmap:", "Batching rule not implemented", "doesn't have storage")
+
+
+def forward_draws(
+    model: BayesianModel,
+    draws: Tensor,  # (draws, weights)
+    fixed: Tensor,
+    buffers: Tensors,
+    inputs: Any,
+    *,
+    rows: int,
+    memory: int,
+    vectorize: bool | None = None,
+) -> Tensor:
+    """The outputs at every draw, (draws, rows of the inputs, width).
+
+    Args:
+        model: The model.
+        draws: Draws of all Bayesian weights.
+        fixed: The deterministic parameters.
+        buffers: The network's buffers.
+        inputs: A tensor or a tuple of tensors, as the network sees them.
+        rows: Rows of a forward pass.
+        memory: Elements that the draws of a vectorised pass may need together.
+        vectorize: True for vmap, False for a loop; None takes vmap on a GPU where the network allows it.
+    """
+    fits = vectorize is None or isinstance(vectorize, bool)
+    require(fits, "vectorize", repr(vectorize), "use True, False or None")
+    fused = sorted({type(module).__name__ for module in model.net.modules() if isinstance(module, FUSED)})
+    if vectorize and fused:
+        raise ParameterError(f"vectorize=True: vmap has no rule for {fused[0]}; leave it out")
+    if vectorize or (vectorize is None and model.device.type == "cuda" and not fused):
+        try:
+            return _at_once(model, draws, fixed, buffers, inputs, rows, memory)
+        except RuntimeError as error:
+            if not any(sign in str(error) for sign in NO_VMAP):
+                raise
+            if vectorize:
+                reason = str(error).splitlines()[0]
+                raise ParameterError(f"vectorize=True: vmap cannot run the network ({reason}); leave it out") from error
+    blocks = _blocks(inputs, rows)
+    return torch.stack([torch.cat([_flat(model.forward(w, fixed, buffers, x)) for x in blocks]) for w in draws])
+
+
+def _at_once(
+    model: BayesianModel, draws: Tensor, fixed: Tensor, buffers: Tensors, inputs: Any, rows: int, memory: int
+) -> Tensor:
+    blocks = _blocks(inputs, rows)
+    with _Elements() as counted:
+        model.forward(draws[0], fixed, buffers, blocks[0])
+    together = max(1, memory // max(1, counted.total))
+    parts = [
+        vmap(lambda w, x=x: _flat(model.forward(w, fixed, buffers, x)), chunk_size=together)(draws) for x in blocks
+    ]
+    return torch.cat(parts, dim=1)
+
+
+class _Elements(TorchDispatchMode):
+    """Counts the elements of all tensors that operations return: what a forward pass needs at most."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.total = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        self.total += sum(leaf.numel() for leaf in tree_leaves(result) if isinstance(leaf, Tensor))
+        return result
+
+
+def _blocks(inputs: Any, rows: int) -> list[Any]:
+    if isinstance(inputs, tuple):
+        return list(zip(*(part.split(rows) for part in inputs), strict=True))
+    return list(inputs.split(rows))
+
+
+def _flat(output: Tensor) -> Tensor:
+    return output.reshape(len(output), -1)

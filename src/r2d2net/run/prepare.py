@@ -1,0 +1,161 @@
+"""From the user's data to batches the network can train on: checked, split, standardised, tried once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils.data import DataLoader, Dataset
+
+from r2d2net.errors import DataError, ParameterError, R2D2NetError, require
+from r2d2net.inference.base import Batch
+from r2d2net.model import BayesianModel
+from r2d2net.run.batches import (
+    Batches,
+    DatasetBatches,
+    LoaderBatches,
+    Prepare,
+    TensorBatches,
+    as_arrays,
+    default_batch_size,
+    mix,
+    rows_of,
+    take,
+)
+from r2d2net.run.resume import data_digest
+from r2d2net.units import Units, measure_units, no_units
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """Data ready to train on."""
+
+    batches: Batches
+    y: Tensor  # training targets as the network sees them
+    units: Units
+    validation: tuple[Any, Tensor] | None  # in the user's units
+    flat_target: bool
+    inputs: int | None
+    digest: str  # of all rows; of a Dataset or DataLoader, of the validation rows alone
+
+
+def prepare(
+    model: BayesianModel,
+    data: Any,
+    batch_size: int | None,
+    seed: int,
+    validation: float | tuple[Any, Any] | None,
+    n: int | None,
+    standardize: bool,
+) -> Prepared:
+    if isinstance(data, (DataLoader, Dataset)):
+        return _prepare_stream(model, data, batch_size, seed, validation, n)
+    x, y = as_arrays(data, model.device, model.dtype)
+    if n is not None and n != len(y):
+        raise ParameterError(f"n={n}, the data have {len(y)} rows: leave n out")
+    held: tuple[Any, Tensor] | None = None
+    if isinstance(validation, (tuple, list)):
+        held = _own_copy(as_arrays(validation, model.device, model.dtype))
+    elif validation is not None:
+        share = isinstance(validation, (int, float)) and 0 < validation < 1
+        require(share, "validation", repr(validation), "use a share between 0 and 1, or (x, y)")
+        order = torch.randperm(len(y), generator=torch.Generator().manual_seed(mix(seed, -2))).to(y.device)
+        count = max(1, round(validation * len(y)))
+        if count >= len(y):
+            raise DataError(f"validation={validation} leaves no training rows of {len(y)}")
+        held = take(x, order[:count]), y[order[:count]]
+        x, y = take(x, order[count:]), y[order[count:]]
+    flat_target = y.dim() == 1
+    target = _target(model, y)
+    units = (
+        measure_units(x, target, inputs=True, targets=model.likelihood.standardizes)
+        if standardize
+        else no_units(torch.zeros((), dtype=model.dtype, device=model.device))
+    )
+    seen = units.targets(target)
+    rows = min(len(y), default_batch_size(len(y)) if batch_size is None else batch_size)
+    inputs = x.shape[1] if isinstance(x, Tensor) and x.dim() == 2 else None
+    batches = TensorBatches(units.inputs(x), seen, rows, seed)
+    _try_forward(model, next(batches.epoch(0)), seen)
+    if held is not None:
+        target = units.targets(_target(model, held[1]))
+        _try_forward(model, (units.inputs(held[0]), target), target)
+    return Prepared(batches, seen, units, held, flat_target, inputs, data_digest(x, y, held))
+
+
+def _prepare_stream(
+    model: BayesianModel,
+    data: Any,
+    batch_size: int | None,
+    seed: int,
+    validation: float | tuple[Any, Any] | None,
+    n: int | None,
+) -> Prepared:
+    """A Dataset or DataLoader: nothing is standardised, since the data may change from epoch to epoch."""
+    if isinstance(validation, (int, float)):
+        raise ParameterError(f"validation={validation}: a Dataset or DataLoader cannot be split; give (x, y)")
+    count = rows_of(data, n)
+    if isinstance(data, DataLoader) and batch_size is not None:
+        raise ParameterError(f"batch_size={batch_size}: a DataLoader brings its own; leave it out")
+
+    def batches(prepare: Prepare) -> Batches:
+        if isinstance(data, DataLoader):
+            return LoaderBatches(data, count, seed, prepare)
+        return DatasetBatches(data, min(count, batch_size or default_batch_size(count)), seed, prepare)
+
+    def raw(batch: Any) -> Batch:
+        return as_arrays(batch, model.device, model.dtype)
+
+    first = next(batches(raw).epoch(0), None)
+    if first is None:
+        raise DataError("data gives no batch: give at least one row")
+    y = _target(model, first[1])
+    width = _try_forward(model, (first[0], y), y)
+    held: tuple[Any, Tensor] | None = None
+    if validation is not None:
+        held = _own_copy(raw(validation))
+        target = _target(model, held[1])
+        _try_forward(model, (held[0], target), target)
+
+    def checked(batch: Any) -> Batch:
+        x, target = raw(batch)
+        target = _target(model, target)
+        model.likelihood.require_width(width, target)
+        return x, target
+
+    like = torch.zeros((), dtype=model.dtype, device=model.device)
+    return Prepared(batches(checked), y, no_units(like), held, first[1].dim() == 1, None, data_digest(held))
+
+
+def _own_copy(held: Batch) -> Batch:
+    """Validation rows in memory of our own: products of memory that is aligned otherwise may round otherwise."""
+    x, y = held
+    return (tuple(part.clone() for part in x) if isinstance(x, tuple) else x.clone()), y.clone()
+
+
+def _target(model: BayesianModel, y: Tensor) -> Tensor:
+    """Targets as the likelihood reads them, floating ones in the model's dtype."""
+    target = model.likelihood.target(y)
+    return target.to(model.dtype) if target.is_floating_point() else target
+
+
+def _try_forward(model: BayesianModel, batch: Batch, y: Tensor) -> int:
+    """One forward pass before training, so that shapes are judged at once; returns the width of the output."""
+    weights, fixed = model.own_weights()
+    x, target = batch
+    try:
+        with torch.no_grad():
+            output = model.forward(weights, fixed, model.buffers(), take(x, slice(0, 2)))
+    except R2D2NetError:
+        raise
+    except (RuntimeError, ValueError, TypeError, IndexError) as error:
+        parts = x if isinstance(x, tuple) else (x,)
+        seen = " and ".join(f"{tuple(part.shape)} {part.dtype}" for part in parts)
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise DataError(f"net does not take x of shape {seen}: {reason}") from error
+    width = output[:1].numel()
+    model.likelihood.require_width(width, y)
+    model.likelihood.log_prob(output, target[:2], model.likelihood.init(y))
+    return width

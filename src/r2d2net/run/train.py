@@ -1,0 +1,165 @@
+"""One run: from prepared data and settings to a posterior, by steps that can be interrupted anywhere.
+
+The run is a pure function of its plan: the order of the rows depends on (seed, epoch), the draws of Dropout layers on
+(seed, step), all other randomness on one generator whose state is in every checkpoint. So a run that is killed at any
+moment and resumed ends bitwise where the uninterrupted one ends.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+
+from r2d2net import checkpoint
+from r2d2net.errors import DivergenceError
+from r2d2net.inference import Info, Method, Running
+from r2d2net.model import BayesianModel
+from r2d2net.posterior import INTERRUPTED, Posterior
+from r2d2net.run.batches import mix
+from r2d2net.run.global_generator import lent_generator
+from r2d2net.run.prepare import Prepared
+from r2d2net.run.progress import progress
+from r2d2net.run.resume import Progressing, finished, restore, store
+
+EPOCH_DRAWS = 20  # weight draws of an epoch's validation score
+FINAL_DRAWS = 100  # of the score by which runs are compared
+RESTART = -(1 << 62)  # the seeds of restarts, far from the numbers of epochs and steps
+
+
+@dataclass(frozen=True)
+class Plan:
+    """All that decides a run's outcome, and how often it is kept on disk."""
+
+    model: BayesianModel
+    method: Method
+    prepared: Prepared
+    settings: dict[str, Any]  # as they are saved: plain JSON
+    checkpoint_every: Literal["epoch"] | float
+    compared: bool = False  # among several: its posterior is saved with its score
+
+    @property
+    def seed(self) -> int:
+        """The seed of this run: the user's own for the first, others for restarts."""
+        seed, restart = self.settings["seed"], self.settings["restart"]
+        return seed if restart == 0 else mix(seed, RESTART + restart)
+
+    def build(self) -> Running:
+        """The algorithm bound to the model and the size of its data."""
+        batches, epochs = self.prepared.batches, self.settings["epochs"]
+        steps = epochs * batches.per_epoch()
+        return self.method.build(self.model, n=batches.n, steps=steps, inputs=self.prepared.inputs)
+
+
+def train(plan: Plan, folder: Path | None, *, resume: bool, verbose: bool) -> Posterior:
+    """Run a plan to its end; with ``resume`` from where the folder says it stands."""
+    running, prepared, settings = plan.build(), plan.prepared, plan.settings
+    if folder is not None and resume:
+        done = finished(folder, running, settings)
+        if done is not None:
+            return done
+    generator = torch.Generator(plan.model.device).manual_seed(mix(plan.seed, -1))
+    run = Progressing(running.init(prepared.y, generator, prepared.units.y))
+    if folder is not None:
+        if resume and (folder / INTERRUPTED).exists():
+            restore(folder, run, generator, settings)
+        else:
+            store(folder, run, generator, settings)
+        checkpoint.remove_partial(folder)
+    _loop(plan, run, running, generator, folder, verbose)
+    final = run.state if run.best is None else run.best
+    posterior = Posterior(
+        running, final, prepared.units, flat_target=prepared.flat_target, history=run.history, settings=settings
+    )
+    if plan.compared:
+        which = {"prior": settings["candidate"], "restart": settings["restart"]}
+        posterior.candidates = [{**which, "validation": score(running, final, prepared, FINAL_DRAWS)}]
+    if folder is not None:
+        posterior.save(folder)
+        (folder / INTERRUPTED).unlink(missing_ok=True)
+    return posterior
+
+
+def score(running: Running, state: Any, prepared: Prepared, draws: int) -> float:
+    """Negative log predictive density of a validation row, in the user's units."""
+    assert prepared.validation is not None
+    x, y = prepared.validation
+    posterior = Posterior(running, state, prepared.units, flat_target=False)
+    target = running.model.likelihood.target(y)
+    return -float(posterior.predict(x, draws, seed=0).log_prob(target).mean())
+
+
+def _loop(
+    plan: Plan,
+    run: Progressing,
+    running: Running,
+    generator: torch.Generator,
+    folder: Path | None,
+    verbose: bool,
+) -> None:
+    settings, every = plan.settings, plan.checkpoint_every
+    epochs, patience, device = settings["epochs"], settings["patience"], plan.model.device
+    batches = plan.prepared.batches.with_seed(plan.seed)
+    last = time.monotonic()
+
+    def store_if_due(at_end: bool) -> None:
+        nonlocal last
+        if folder is not None and (at_end if every == "epoch" else time.monotonic() - last >= every):
+            _require_finite(run, running)
+            store(folder, run, generator, settings)
+            last = time.monotonic()
+
+    with progress(epochs, run.epoch, verbose=verbose) as report:
+        while run.epoch < epochs:
+            if patience is not None and run.best_epoch >= 0 and run.epoch - 1 - run.best_epoch >= patience:
+                break
+            info: Info | None = None
+            for batch in batches.epoch(run.epoch, run.batch):
+                with lent_generator(mix(plan.seed, -3 - int(run.state.step)), device):
+                    run.state, info = running.step(run.state, batch, generator)
+                run.batch += 1
+                nll = float(info.nll)
+                run.nll += nll
+                if not math.isfinite(nll):
+                    _require_finite(run, running, nll)
+                if run.batch < settings["batches"]:
+                    store_if_due(at_end=False)
+            _require_finite(run, running)
+            _close_epoch(run, running, plan.prepared, info, keeps_best=patience is not None)
+            report(run.history[-1])
+            store_if_due(at_end=True)
+
+
+def _close_epoch(
+    run: Progressing, running: Running, prepared: Prepared, info: Info | None, *, keeps_best: bool
+) -> None:
+    entry = {"epoch": float(run.epoch + 1), "nll": run.nll / max(1, run.batch), "kl": float(running.kl(run.state))}
+    if info is not None:
+        entry["temperature"] = info.temperature
+    variance = run.state.noise.get("variance")
+    if variance is not None:
+        entry["noise"] = float((variance.sqrt() * prepared.units.y.scale).mean())
+    if prepared.validation is not None:
+        entry["validation"] = score(running, run.state, prepared, EPOCH_DRAWS)
+        if keeps_best and entry["validation"] < run.best_score:
+            run.best_score, run.best_epoch = entry["validation"], run.epoch
+            run.best = checkpoint.unflatten(run.state, {k: v.clone() for k, v in checkpoint.flatten(run.state).items()})
+    run.history.append(entry)
+    run.epoch, run.batch, run.nll = run.epoch + 1, 0, 0.0
+
+
+def _require_finite(run: Progressing, running: Running, nll: float = 0.0) -> None:
+    """A state that is not finite is an error before it can replace a good checkpoint."""
+    flat = ((running.model.bayesian, run.state.mean), (running.model.fixed, run.state.fixed))
+    names = [slot.name for slots, v in flat for slot in slots if not bool(torch.isfinite(slot.of(v)).all())]
+    if math.isfinite(nll) and not names:
+        return
+    what = "training diverged" if math.isfinite(nll) else f"the loss became {nll}"
+    where = f"parameter {names[0]!r} is not finite" if names else "all parameters are finite"
+    raise DivergenceError(
+        f"{what} at step {int(run.state.step)}: {where}; use a smaller lr, clip=1.0, or check the data's scale"
+    )

@@ -1,0 +1,93 @@
+"""Many draws at once give what they give one after the other, within the memory they may have."""
+
+import pytest
+import torch
+from torch import nn
+
+import r2d2net as rn
+from architectures import ZOO, mlp
+from r2d2net import forward_draws as module
+from r2d2net.posterior import MEMORY
+
+FUSED = {"lstm", "transformer encoder"}
+
+
+def at_draws(net, x, vectorize, *, rows=5, memory=MEMORY, likelihood=None):
+    model = rn.BayesianModel(net, likelihood=likelihood)
+    draws = 0.3 * torch.randn(7, model.size, generator=torch.Generator().manual_seed(0))
+    fixed, buffers = model.own_weights()[1], model.buffers()
+    with torch.no_grad():
+        return module.forward_draws(model, draws, fixed, buffers, x, rows=rows, memory=memory, vectorize=vectorize)
+
+
+@pytest.mark.parametrize("case", ZOO, ids=lambda case: case.name)
+def test_loop_and_vmap_agree(case):
+    """Up to the rounding of float32 products, which vmap orders otherwise."""
+    net = case.net()
+    if case.name in FUSED:
+        with pytest.raises(rn.ParameterError, match=r"^vectorize=True: vmap has no rule for .*; leave it out$"):
+            at_draws(net, case.x, True)
+        return
+    loop, at_once = (at_draws(net, case.x, vectorize) for vectorize in (False, True))
+    assert loop.shape[:2] == (7, 12)
+    torch.testing.assert_close(at_once, loop, rtol=1e-4, atol=1e-5)
+
+
+class Largest(module._Elements):
+    """The most elements of any one tensor; below vmap, so tensors have their dimension of draws."""
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        result = func(*args, **(kwargs or {}))
+        self.total = max([self.total, *(leaf.numel() for leaf in module.tree_leaves(result))])
+        return result
+
+
+def test_the_memory_cap_holds_under_vmap():
+    """The hidden layer has 12 x 8 elements a draw: 7 draws at once without a cap, then 2, then 1."""
+    net, x = nn.Sequential(nn.Linear(3, 8), nn.Linear(8, 1)), ZOO[0].x
+    model = rn.BayesianModel(net)
+    draws = torch.ones(7, model.size)
+    with torch.no_grad(), module._Elements() as one:
+        model.forward(draws[0], draws[0, :0], {}, x)
+    for memory, together in ((MEMORY, 7), (2 * one.total, 2), (one.total // 2, 1)):
+        with torch.no_grad(), Largest() as largest:
+            module.forward_draws(model, draws, draws[0, :0], {}, x, rows=12, memory=memory, vectorize=True)
+        assert largest.total == max(together * 12 * 8, 7 * 12)
+
+
+class Branching(nn.Module):
+    """Asks for a value, which vmap does not have."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(3, 1)
+
+    def forward(self, x):
+        y = self.layer(x)
+        return y if y.sum() > 0 else -y
+
+
+def test_what_vmap_cannot_run_goes_through_the_loop(monkeypatch):
+    net = Branching()
+    with pytest.raises(rn.ParameterError, match=r"^vectorize=True: vmap cannot run the network \(.*\); leave it out$"):
+        at_draws(net, ZOO[0].x, True)
+    tried = []
+
+    def failing(*arguments):
+        tried.append(1)
+        raise RuntimeError("vmap: It looks like you're calling .item() on a Tensor")
+
+    monkeypatch.setattr(module, "_at_once", failing)
+    monkeypatch.setattr(rn.BayesianModel, "device", type("Device", (), {"type": "cuda"})())
+    model = rn.BayesianModel(net)
+    chosen = module.forward_draws(model, torch.ones(2, model.size), torch.zeros(0), {}, ZOO[0].x, rows=5, memory=1)
+    assert tried == [1]
+    assert chosen.shape == (2, 12, 1)
+
+
+def test_predict_takes_the_choice():
+    posterior = rn.fit(rn.BayesianModel(mlp()), (ZOO[0].x, ZOO[0].y), epochs=1, verbose=False)
+    loop, at_once = (posterior.predict(ZOO[0].x, 6, vectorize=choice).samples for choice in (False, True))
+    torch.testing.assert_close(at_once, loop, rtol=1e-4, atol=1e-5)
+    with pytest.raises(rn.ParameterError, match="vectorize='yes' is out of range: use True, False or None"):
+        posterior.predict(ZOO[0].x, vectorize="yes")
