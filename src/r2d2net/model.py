@@ -139,9 +139,16 @@ class BayesianModel:
 
     def he_scale(self) -> Tensor:
         """sqrt(2 / fan-in) for every Bayesian weight; for vectors, that of the layer they stand in, or 1."""
-        scale = torch.ones(self.size, dtype=self.dtype, device=self.device)
+        return self._he_scale(self.bayesian, self.size)
+
+    def fixed_he_scale(self) -> Tensor:
+        """The same for the deterministic parameters."""
+        return self._he_scale(self.fixed, self.fixed_size)
+
+    def _he_scale(self, slots: Sequence[Slot], size: int) -> Tensor:
+        scale = torch.ones(size, dtype=self.dtype, device=self.device)
         fan = {s.name.rpartition(".")[0]: _fan_in(s.shape) for s in self.bayesian + self.fixed if len(s.shape) > 1}
-        for slot in self.bayesian:
+        for slot in slots:
             width = _fan_in(slot.shape) if len(slot.shape) > 1 else fan.get(slot.name.rpartition(".")[0], 2)
             slot.of(scale).fill_(math.sqrt(2 / width))
         return scale

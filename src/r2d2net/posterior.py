@@ -34,7 +34,8 @@ class Posterior:
 
     Attributes:
         model: The Bayesian model.
-        history: One dict for each epoch: nll, kl, temperature, noise, validation where there was one.
+        history: One dict for each epoch: nll, temperature, noise, validation where there was one, and kl, which is
+            worked out every 50 steps or so and at the end.
         candidates: Where several runs were compared, one dict for each: prior, restart, validation (the score, least
             is best; None if the run failed, and then also error).
     """

@@ -17,7 +17,7 @@ def linear_problem() -> tuple[torch.Tensor, torch.Tensor]:
     return x, y + 0.5 * torch.randn(200, generator=g, dtype=torch.float64)
 
 
-SETTINGS: dict[str, Any] = {"lr": 0.1, "warm_up": 0.0, "draws": 4, "estimator": "local"}
+SETTINGS: dict[str, Any] = {"warm_up": 0.0, "draws": 4, "estimator": "local"}
 
 
 @pytest.mark.parametrize("method", [rn.inference.CAVI(**SETTINGS), rn.inference.SVI(**SETTINGS)])

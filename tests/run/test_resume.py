@@ -228,7 +228,7 @@ OTHERS = {
     "batch size": ({"batch_size": 13}, "batch_size=12, here batch_size=13"),
     "patience": ({"validation": 0.2, "patience": 3}, "validation=None, here validation=0.2"),
     "standardize": ({"standardize": False}, "standardize=True, here standardize=False"),
-    "lr": ({"algorithm": rn.inference.SVGI(lr=0.1)}, r"algorithm.arguments.lr=0.05, here algorithm.arguments.lr=0.1"),
+    "lr": ({"algorithm": rn.inference.SVGI(lr=0.1)}, r"algorithm.arguments.lr=None, here algorithm.arguments.lr=0.1"),
     "algorithm": ({"algorithm": rn.inference.CAVI()}, "algorithm.type='SVGI', here algorithm.type='CAVI'"),
     "rows": ({"data": data(37)}, "n=36, here n=37"),
     "targets": ({"data": data(shift=1e-3)}, "it has other data"),

@@ -32,11 +32,18 @@ def no_moments(like: Tensor) -> Moments:
     return Moments(torch.zeros_like(like), torch.zeros_like(like))
 
 
-def adam_step(vector: Tensor, gradient: Tensor, moments: Moments, t: int, lr: float) -> Tensor:
-    """Update ``vector`` and ``moments`` in place at step t = 1, 2, ...; return the step sizes eta."""
+def adam_step(
+    vector: Tensor, gradient: Tensor, moments: Moments, t: int, lr: float, unit: Tensor | None = None
+) -> Tensor:
+    """Update ``vector`` and ``moments`` in place at step t = 1, 2, ...; return the step sizes eta.
+
+    Each entry moves by at most about ``lr``, in units of its own where ``unit`` is given.
+    """
     moments.first.lerp_(gradient, 1 - BETA1)
     moments.second.mul_(BETA2).addcmul_(gradient, gradient, value=1 - BETA2)
     eta = torch.sqrt(moments.second).div_(math.sqrt(1 - BETA2**t)).add_(EPSILON).reciprocal_().mul_(lr)
+    if unit is not None:
+        eta.mul_(unit)
     vector.addcmul_(moments.first, eta, value=-1 / (1 - BETA1**t))
     return eta
 

@@ -43,7 +43,8 @@ from r2d2net.priors import Gaussian
 START_SWEEPS = 10  # refreshes of the scales at the start, so that they know the initial weights
 NOISE_RATES = 0.01, 0.2  # bounds of a batch's weight in the running mean of squared residuals
 WARM_UP_SHARE = 0.6
-RISE_SHARE = 0.15  # of the steps, over which the step size rises: Adam's first steps know no scale
+RISE_SHARE = 0.05  # of the steps, over which the step size rises: Adam's first steps know no scale
+LARGEST_STEP, SHORT_RUN = 0.3, 800  # largest step size, in units of He's deviation, of runs of so many steps or fewer
 WARM_UP_ROWS_PER_INPUT = 20
 NO_BFLOAT16 = ("not implemented for 'BFloat16'", "could not create a primitive")  # how torch says that it cannot
 
@@ -67,8 +68,10 @@ class Variational:
     """Settings shared by SVGI, CAVI and SVI.
 
     Args:
-        lr: Adam's largest step size for the means and deterministic parameters; it is reached after 15% of the steps.
-        lr_rho: Step size for rho; by default ``rho_ratio`` times lr.
+        lr: Adam's largest step size for the means and deterministic parameters, reached after 5% of the steps, as a
+            share of He's sqrt(2 / fan-in): a wide layer takes small steps. None decides by the length of the run: 0.3
+            up to 800 steps, and less in longer ones as steps^(-3/4).
+        lr_rho: Largest step size for rho; by default a third of lr.
         schedule: "cosine" lets the step size fall to zero over the run, "constant" keeps it.
         temperature: Weight of the KL; 1 is the evidence lower bound.
         sweep_every: Steps between two refreshes of the scales.
@@ -86,7 +89,7 @@ class Variational:
             float16 is not offered: its small range needs a loss scaled up and rescaled when it overflows.
     """
 
-    lr: float = 0.05
+    lr: float | None = None
     lr_rho: float | None = None
     schedule: Literal["cosine", "constant"] = "cosine"
     temperature: float = 1.0
@@ -100,11 +103,11 @@ class Variational:
     estimator: Literal["weights", "local"] = "local"
     autocast: Literal["bfloat16"] | None = None
 
-    rho_ratio: ClassVar[float] = 1.0
+    rho_ratio: ClassVar[float] = 1 / 3
 
     def __post_init__(self) -> None:
-        positive = {"lr": self.lr, "initial_scale": self.initial_scale}
-        positive |= {k: v for k, v in (("lr_rho", self.lr_rho), ("clip", self.clip)) if v is not None}
+        optional = {"lr": self.lr, "lr_rho": self.lr_rho, "clip": self.clip}
+        positive = {"initial_scale": self.initial_scale} | {k: v for k, v in optional.items() if v is not None}
         for name, value in positive.items():
             require(0 < value < math.inf, name, value, "use a positive number")
         require(0 <= self.temperature < math.inf, "temperature", self.temperature, "use 0 or a positive number")
@@ -130,6 +133,8 @@ class MeanField(ABC):
         casts = settings.autocast is None or model.dtype == torch.float32
         require(casts, "autocast", repr(settings.autocast), f"it needs a float32 network, this one is {model.dtype}")
         self.settings, self.model, self.n, self.steps = settings, model, n, steps
+        self.largest_step = LARGEST_STEP * min(1.0, SHORT_RUN / steps) ** 0.75 if settings.lr is None else settings.lr
+        self.unit, self.fixed_unit = model.he_scale(), model.fixed_he_scale()
         self.local = LocalReparametrization(model) if settings.estimator == "local" else None
         self.warm_up = settings.warm_up
         if self.warm_up is None:
@@ -142,7 +147,7 @@ class MeanField(ABC):
         """The state before the first step; ``y`` are the training targets, standardised by ``unit``."""
         model, settings = self.model, self.settings
         mean, fixed = model.he_start(generator) if settings.start == "he" else model.own_weights()
-        start = settings.initial_scale * model.he_scale()
+        start = settings.initial_scale * self.unit
         scales = {
             slot.name: slot.prior.init_scales(slot.shape, generator, dtype=model.dtype, device=model.device)
             for slot in model.bayesian
@@ -207,14 +212,14 @@ class MeanField(ABC):
         else:
             self._update_scaled(state, g_mean, g_scale, t, lr, beta)
         if state.fixed.numel():
-            adam_step(state.fixed, g_fixed, state.moments["fixed"], t, lr)
+            adam_step(state.fixed, g_fixed, state.moments["fixed"], t, lr, self.fixed_unit)
         return nll, noise
 
     def update(
         self, state: VariationalState, g_mean: Tensor, g_rho: Tensor, scale: Tensor, t: int, lr: float, beta: float
     ) -> None:
         """Move means and rho by the likelihood's gradients in mu and log s."""
-        eta = adam_step(state.mean, g_mean, state.moments["mean"], t, lr)
+        eta = adam_step(state.mean, g_mean, state.moments["mean"], t, lr, self.unit)
         shrink_mean(state.mean, eta, state.precision, beta)
         added = torch.exp(state.rho).mul_(scale).mul_(scale)
         adam_step(state.rho, added.mul_(beta).sub_(g_rho), state.moments["rho"], t, self.rho_rate(lr))
@@ -223,7 +228,7 @@ class MeanField(ABC):
         self, state: VariationalState, g_mean: Tensor, g_scale: Tensor, t: int, lr: float, beta: float
     ) -> None:
         """The same for s = softplus(rho) sqrt(v), whose KL in rho is that to a unit normal."""
-        eta = adam_step(state.mean, g_mean, state.moments["mean"], t, lr)
+        eta = adam_step(state.mean, g_mean, state.moments["mean"], t, lr, self.unit)
         shrink_mean(state.mean, eta, state.precision, beta)
         sigma, slope = softplus(state.rho), torch.sigmoid(state.rho)
         gradient = g_scale.div_(state.precision.sqrt()).add_(beta * (sigma - 1 / sigma)).mul_(slope)
@@ -274,14 +279,14 @@ class MeanField(ABC):
     def rho_rate(self, lr: float) -> float:
         """Step size of rho where that of the means is ``lr``."""
         settings = self.settings
-        return lr * (settings.rho_ratio if settings.lr_rho is None else settings.lr_rho / settings.lr)
+        return lr * (settings.rho_ratio if settings.lr_rho is None else settings.lr_rho / self.largest_step)
 
     def learning_rate(self, t: int) -> float:
         """Step size at step t of the run."""
         rising = min(1.0, t / (RISE_SHARE * self.steps))
         if self.settings.schedule == "constant":
-            return self.settings.lr * rising
-        return self.settings.lr * rising * 0.5 * (1 + math.cos(math.pi * min(1.0, (t - 1) / self.steps)))
+            return self.largest_step * rising
+        return self.largest_step * rising * 0.5 * (1 + math.cos(math.pi * min(1.0, (t - 1) / self.steps)))
 
     def temperature(self, t: int) -> float:
         """Weight of the KL at step t."""

@@ -39,8 +39,11 @@ def progress(epochs: int, done: int, *, verbose: bool) -> Iterator[Report]:
     with Progress(*columns, console=console) as bar:
         task = bar.add_task("fit", total=epochs, completed=done, note="")
 
+        known: dict[str, float] = {}
+
         def report(entry: dict[str, float]) -> None:
-            note = "  ".join(f"{name} {value:.4g}" for name, value in entry.items() if name != "epoch")
+            known.update(entry)  # not every epoch has them all
+            note = "  ".join(f"{name} {value:.4g}" for name, value in known.items() if name != "epoch")
             bar.update(task, advance=1, note=note)
 
         yield report

@@ -27,6 +27,7 @@ from r2d2net.run.progress import progress
 from r2d2net.run.resume import Progressing, finished, restore, store
 
 EPOCH_DRAWS = 20  # weight draws of an epoch's validation score
+LOOK_STEPS = 50  # between two looks at the KL, which costs more than a step, where epochs are short
 FINAL_DRAWS = 100  # of the score by which runs are compared
 RESTART = -(1 << 62)  # the seeds of restarts, far from the numbers of epochs and steps
 
@@ -129,15 +130,18 @@ def _loop(
                 if run.batch < settings["batches"]:
                     store_if_due(at_end=False)
             _require_finite(run, running)
-            _close_epoch(run, running, plan.prepared, info, keeps_best=patience is not None)
+            looks = (run.epoch + 1) % math.ceil(LOOK_STEPS / settings["batches"]) == 0 or run.epoch + 1 == epochs
+            _close_epoch(run, running, plan.prepared, info, looks=looks, keeps_best=patience is not None)
             report(run.history[-1])
             store_if_due(at_end=True)
 
 
 def _close_epoch(
-    run: Progressing, running: Running, prepared: Prepared, info: Info | None, *, keeps_best: bool
+    run: Progressing, running: Running, prepared: Prepared, info: Info | None, *, looks: bool, keeps_best: bool
 ) -> None:
-    entry = {"epoch": float(run.epoch + 1), "nll": run.nll / max(1, run.batch), "kl": float(running.kl(run.state))}
+    entry = {"epoch": float(run.epoch + 1), "nll": run.nll / max(1, run.batch)}
+    if looks:
+        entry["kl"] = float(running.kl(run.state))
     if info is not None:
         entry["temperature"] = info.temperature
     variance = run.state.noise.get("variance")
