@@ -14,7 +14,7 @@ $(STAMP): pyproject.toml constraints.txt
 	@touch $(STAMP)
 
 demo: setup
-	$(BIN)/r2d2net priors --out out/priors
+	$(BIN)/r2d2net demo --out out/demo
 
 test: setup
 	$(BIN)/python -m pytest -n 2 --dist worksteal

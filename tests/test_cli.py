@@ -33,9 +33,13 @@ def test_bad_input_is_one_line_and_exit_code_2(tmp_path: Path) -> None:
     taken.write_text("precious")
     done = run("priors", "--out", str(taken))
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == f"error: --out {taken} cannot be made (file exists): give a folder that can be written\n"
+    assert done.stderr == f"error: --out {taken} cannot be used (file exists): give a folder that can be written\n"
     assert taken.read_text() == "precious"
-    for arguments in (["priors", "--format", "bmp"], ["prior"], ["priors", "--colour"]):
+    inside = taken / "demo"
+    done = run("demo", "--out", str(inside))
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == f"error: --out {inside} cannot be used (not a directory): give a folder that can be written\n"
+    for arguments in (["priors", "--format", "bmp"], ["prior"], ["priors", "--colour"], ["demo", "--seed", "-1"]):
         done = run(*arguments)
         assert (done.returncode, done.stdout) == (2, "")
         assert done.stderr.startswith("error: ")

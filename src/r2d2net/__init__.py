@@ -1,6 +1,6 @@
 """r2d2net: Bayesian neural networks with shrinkage priors."""
 
-from r2d2net import data, distributions, inference, likelihoods, metrics, nets, priors
+from r2d2net import data, distributions, inference, likelihoods, metrics, nets, priors, shrinkage
 from r2d2net.errors import CheckpointError, DataError, DivergenceError, ParameterError, R2D2NetError
 from r2d2net.model import BayesianModel
 from r2d2net.posterior import Posterior, load, save
@@ -26,4 +26,5 @@ __all__ = [
     "nets",
     "priors",
     "save",
+    "shrinkage",
 ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from enum import StrEnum
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Annotated, Any
 
 import typer
@@ -56,15 +57,35 @@ def priors(
     from r2d2net.report.prior_comparison import rates_as_table, save_comparison
     from r2d2net.report.prior_rates import rate_table
 
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        reason = error.strerror.lower() if error.strerror else str(error)
-        raise ParameterError(f"--out {out} cannot be made ({reason}): give a folder that can be written") from error
+    _make(out)
     rows = rate_table()
     Console().print(rates_as_table(rows))
     for path in save_comparison(rows, out, picture.value):
         typer.echo(f"wrote {path}")
+
+
+@app.command()
+def demo(
+    out: Annotated[Path, typer.Option(help="Folder for the figure and the numbers.")] = Path("out/demo"),
+    seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Seed of data, split and training.")] = 0,
+) -> None:
+    """Train R2D2-Net on scenario 2 and on a real table: test error, coverage, the inputs kept, a figure."""
+    _make(out)
+    from r2d2net.report.demo import run_demo
+
+    for path in run_demo(out, seed):
+        typer.echo(f"wrote {path}")
+
+
+def _make(out: Path) -> None:
+    """Make the folder and see that it can be written, before any work is done for it."""
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        with TemporaryFile(dir=out):
+            pass
+    except OSError as error:
+        reason = error.strerror.lower() if error.strerror else str(error)
+        raise ParameterError(f"--out {out} cannot be used ({reason}): give a folder that can be written") from error
 
 
 def main() -> None:

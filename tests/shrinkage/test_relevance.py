@@ -1,0 +1,64 @@
+"""Relevance has the closed form of a linear network, and finds the inputs that matter among those that do not."""
+
+import pytest
+import torch
+
+import r2d2net as rn
+from r2d2net.priors import R2D2
+from r2d2net.shrinkage import input_relevance
+
+
+def friedman(seed: int, rows: int = 500, inputs: int = 20) -> tuple[torch.Tensor, torch.Tensor]:
+    """Friedman's function of the first five of so many uniform inputs, noise 1: an interaction, a bend, two slopes."""
+    g = torch.Generator().manual_seed(seed)
+    x = torch.rand(rows, inputs, generator=g)
+    mean = 10 * torch.sin(torch.pi * x[:, 0] * x[:, 1]) + 20 * (x[:, 2] - 0.5) ** 2 + 10 * x[:, 3] + 5 * x[:, 4]
+    return x, mean + torch.randn(rows, generator=g)
+
+
+@pytest.mark.parametrize(("prior", "seed"), [(R2D2(), 0), (R2D2(), 1), (R2D2(), 2), (R2D2.adaptive(), 0)])
+def test_keeps_the_five_that_matter_of_twenty(prior: R2D2, seed: int) -> None:
+    """Shares of those that matter are 0.06 and more, those of the others below 0.005: 1% lies far from both."""
+    x, y = friedman(seed)
+    model = rn.BayesianModel(rn.nets.mlp(20, [50]), prior=prior)
+    posterior = rn.fit(model, (x, y), epochs=60, batch_size=100, seed=seed, verbose=False)
+    found = input_relevance(posterior, x[:250], draws=50, shuffles=1)
+    assert found.kept.tolist() == 5 * [True] + 15 * [False]
+    assert float(found.low[:5].min()) > 0.02
+    assert float(found.high[5:].max()) < 0.01
+
+
+def test_linear_network_has_the_closed_form() -> None:
+    """r = w^2 Var x / sum over the inputs; 1,000 rows shuffled four times leave a standard error of 0.02 at most."""
+    g = torch.Generator().manual_seed(0)
+    x = torch.randn(1000, 4, generator=g) * torch.tensor([1.0, 100.0, 1.0, 0.01]) + 5
+    y = (x - 5) @ torch.tensor([3.0, 0.02, 1.0, 0.0]) + 0.1 * torch.randn(1000, generator=g)
+    model = rn.BayesianModel(torch.nn.Linear(4, 1), prior=R2D2())
+    posterior = rn.fit(model, (x, y), epochs=50, seed=0, verbose=False)
+    found = input_relevance(posterior, x)
+    assert found.mean.tolist() == pytest.approx([9 / 14, 4 / 14, 1 / 14, 0], abs=0.06)
+    assert found.kept.tolist() == [True, True, True, False]
+    assert bool((found.low <= found.mean).all() & (found.mean <= found.high).all())
+    again = input_relevance(posterior, x.numpy())
+    assert all(torch.equal(a, b) for a, b in zip(found, again, strict=True))
+    # 1/14 is more than 5% and less than 10%
+    assert input_relevance(posterior, x, least=0.05).kept.tolist() == [True, True, True, False]
+    assert input_relevance(posterior, x, least=0.1).kept.tolist() == [True, True, False, False]
+
+
+def test_a_network_that_uses_nothing_keeps_nothing() -> None:
+    g = torch.Generator().manual_seed(0)
+    x, y = torch.randn(500, 3, generator=g), torch.randn(500, generator=g)
+    posterior = rn.fit(rn.BayesianModel(torch.nn.Linear(3, 1)), (x, y), epochs=20, seed=0, verbose=False)
+    constant = x[:1].expand(10, 3)  # the output does not vary: 0 / 0
+    assert input_relevance(posterior, constant).mean.tolist() == [0, 0, 0]
+
+
+def test_bad_input_is_named() -> None:
+    posterior = rn.fit(rn.BayesianModel(torch.nn.Linear(3, 1)), (torch.rand(9, 3), torch.rand(9)), epochs=1)
+    with pytest.raises(rn.DataError, match="x has shape"):
+        input_relevance(posterior, torch.zeros(4))
+    with pytest.raises(rn.ParameterError, match="least=0"):
+        input_relevance(posterior, torch.zeros(4, 3), least=0)
+    with pytest.raises(rn.ParameterError, match="draws=0"):
+        input_relevance(posterior, torch.zeros(4, 3), draws=0)
