@@ -30,6 +30,11 @@ class Likelihood(ABC):
 
     standardizes: bool = False  # whether `fit` gives the network targets of mean 0 and variance 1
 
+    @property
+    def learns_noise(self) -> bool:
+        """Whether there is one noise variance for all rows, learnt from the data."""
+        return False
+
     @abstractmethod
     def target(self, y: Tensor) -> Tensor:
         """Check the targets and bring them to the dtype and shape that `log_prob` reads."""

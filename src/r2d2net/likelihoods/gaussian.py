@@ -37,6 +37,10 @@ class Gaussian(Likelihood):
         if self.noise is not None:
             require(0 < self.noise < math.inf, "noise", self.noise, "use a positive number, or None to learn it")
 
+    @property
+    def learns_noise(self) -> bool:
+        return self.noise is None
+
     def target(self, y: Tensor) -> Tensor:
         return real_target(y, "a Gaussian likelihood")
 

@@ -50,7 +50,8 @@ def fit(
         batch_size: Rows of a step; by default chosen from n. A DataLoader brings its own.
         seed: Seed of everything random in the run.
         validation: Share of the rows to hold out, or (x, y). The history then has a score for every epoch: the
-            negative log predictive density of a row in the user's units.
+            negative log predictive density of a row in the user's units. In the end they also correct the learnt
+            noise variance of a Gaussian likelihood, and with it the width of intervals (see `run.calibration`).
         patience: Stop when the score has not improved for so many epochs, and keep the epoch with the best score;
             needs validation. Without patience the last epoch is kept.
         prior: "auto" puts the adaptive R2D2 prior on all Bayesian weight matrices, in place of the model's own:

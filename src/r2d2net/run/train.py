@@ -20,7 +20,9 @@ from r2d2net.errors import DivergenceError
 from r2d2net.inference import Info, Method, Running
 from r2d2net.model import BayesianModel
 from r2d2net.posterior import INTERRUPTED, Posterior
+from r2d2net.prediction import Prediction, Regression
 from r2d2net.run.batches import mix
+from r2d2net.run.calibration import noise_factor
 from r2d2net.run.global_generator import lent_generator
 from r2d2net.run.prepare import Prepared
 from r2d2net.run.progress import progress
@@ -72,7 +74,7 @@ def train(plan: Plan, folder: Path | None, *, resume: bool, verbose: bool) -> Po
             store(folder, run, generator, settings)
         checkpoint.remove_partial(folder)
     _loop(plan, run, running, generator, folder, verbose)
-    final = run.state if run.best is None else run.best
+    final = _with_noise_of_validation(running, run.state if run.best is None else run.best, prepared)
     posterior = Posterior(
         running, final, prepared.units, flat_target=prepared.flat_target, history=run.history, settings=settings
     )
@@ -87,11 +89,27 @@ def train(plan: Plan, folder: Path | None, *, resume: bool, verbose: bool) -> Po
 
 def score(running: Running, state: Any, prepared: Prepared, draws: int) -> float:
     """Negative log predictive density of a validation row, in the user's units."""
+    predicted, target = _predict_validation(running, state, prepared, draws)
+    return -float(predicted.log_prob(target).mean())
+
+
+def _with_noise_of_validation(running: Running, state: Any, prepared: Prepared) -> Any:
+    """The state with the noise variance that the validation rows tell, if there are any and noise is learnt."""
+    if prepared.validation is None or not running.model.likelihood.learns_noise:
+        return state
+    predicted, target = _predict_validation(running, state, prepared, FINAL_DRAWS)
+    assert isinstance(predicted, Regression)
+    factor = noise_factor(predicted, target)
+    return state._replace(noise={**state.noise, "variance": state.noise["variance"] * factor})
+
+
+def _predict_validation(
+    running: Running, state: Any, prepared: Prepared, draws: int
+) -> tuple[Prediction, torch.Tensor]:
     assert prepared.validation is not None
     x, y = prepared.validation
     posterior = Posterior(running, state, prepared.units, flat_target=False)
-    target = running.model.likelihood.target(y)
-    return -float(posterior.predict(x, draws, seed=0).log_prob(target).mean())
+    return posterior.predict(x, draws, seed=0), running.model.likelihood.target(y)
 
 
 def _loop(
