@@ -154,18 +154,19 @@ class BayesianModel:
         return scale
 
     def he_start(self, generator: torch.Generator | None) -> tuple[Tensor, Tensor]:
-        """He-normal weight matrices; other parameters keep the module's own values, biases start at zero."""
+        """Bayesian weight matrices He-normal, biases zero; all others keep the module's own values.
+
+        So do deterministic parameters, which may well be those of a pretrained network.
+        """
         mean, fixed = self.own_weights()
         normal = _norm_names(self.net)
-        for slots, flat in ((self.bayesian, mean), (self.fixed, fixed)):
-            for slot in slots:
-                if slot.name in normal:
-                    continue
-                if len(slot.shape) > 1:
-                    noise = slot.of(flat).normal_(generator=generator)
-                    noise.mul_(math.sqrt(2 / _fan_in(slot.shape)))
-                elif slot.name.endswith("bias"):
-                    slot.of(flat).zero_()
+        for slot in self.bayesian:
+            if slot.name in normal:
+                continue
+            if len(slot.shape) > 1:
+                slot.of(mean).normal_(generator=generator).mul_(math.sqrt(2 / _fan_in(slot.shape)))
+            elif slot.name.endswith("bias"):
+                slot.of(mean).zero_()
         return mean, fixed
 
     def buffers(self) -> Tensors:

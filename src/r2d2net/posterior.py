@@ -21,7 +21,7 @@ from r2d2net.inference.base import Running
 from r2d2net.model import BayesianModel, Tensors
 from r2d2net.prediction import Classification, Counts, Prediction, Regression
 from r2d2net.provenance import provenance
-from r2d2net.specification import method_from, model_from
+from r2d2net.specification import method_from, model_from, require_same_network
 from r2d2net.units import Units
 
 FILE, INTERRUPTED = "posterior.safetensors", "checkpoint.safetensors"
@@ -175,7 +175,9 @@ def load(folder: str | Path, net: nn.Module) -> Posterior:
     running = method_from(settings["algorithm"]).build(
         model, n=settings["n"], steps=settings["epochs"] * settings["batches"], inputs=settings["inputs"]
     )
-    return restored(running, tensors, header)
+    posterior = restored(running, tensors, header)
+    require_same_network(model, settings["network"], folder)
+    return posterior
 
 
 def restored(running: Running, tensors: Tensors, header: dict[str, Any]) -> Posterior:

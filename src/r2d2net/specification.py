@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
+from itertools import zip_longest
 from typing import Any
 
 from r2d2net import inference, likelihoods, priors
@@ -82,3 +83,18 @@ def _build(module: Any, name: str, arguments: dict[str, Any]) -> Any:
         return getattr(module, name)(**arguments)
     except (TypeError, ValueError) as error:
         raise CheckpointError(f"the saved run's {name} is not that of this version of r2d2net: {error}") from error
+
+
+def network_text(model: BayesianModel) -> str:
+    """How the network prints, without addresses in memory: it tells ReLU from Tanh, which parameters do not."""
+    return re.sub(r"0x[0-9a-f]+", "0x", repr(model.net))
+
+
+def require_same_network(model: BayesianModel, saved: str, where: object) -> None:
+    """Refuse a posterior of a network that prints differently: parameters may fit where activations do not."""
+    here = network_text(model)
+    pairs = zip_longest(saved.splitlines(), here.splitlines(), fillvalue="nothing")
+    for theirs, ours in pairs:
+        if theirs != ours:
+            what = f"{theirs.strip()} there, {ours.strip()} here"
+            raise CheckpointError(f"{where} was saved for another network ({what}): give the one it was fitted with")

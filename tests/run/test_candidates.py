@@ -197,7 +197,7 @@ def test_killed_while_two_processes_run(tmp_path):
     options = {"epochs": 10, "jobs": 2}
     program = f"import killed_runs; killed_runs.run('restarts', 'svgi', resume={str(tmp_path / 'run')!r}, **{options})"
     environment = {**os.environ, "PYTHONPATH": str(Path(killed_runs.__file__).parent)}
-    place = tmp_path / "run" / "candidates"
+    place = tmp_path / "run" / module.FOLDER
     with subprocess.Popen([sys.executable, "-c", program], env=environment) as child:
         wait_for(lambda: list(place.glob("*/checkpoint.safetensors")))
         child.kill()
@@ -235,7 +235,7 @@ def test_a_resumed_choice_repeats_nothing(tmp_path, monkeypatch):
 
 def test_a_finished_choice_is_returned_and_another_is_refused(tmp_path, monkeypatch):
     first = fit(restarts=2, resume=tmp_path)
-    (tmp_path / "candidates").mkdir()  # as a kill between the last save and the tidying leaves it
+    (tmp_path / module.FOLDER).mkdir()  # as a kill between the last save and the tidying leaves it
     monkeypatch.setattr(module, "train", None)
     assert same(fit(restarts=2, resume=tmp_path), first)
     assert [path.name for path in tmp_path.iterdir()] == ["posterior.safetensors"]

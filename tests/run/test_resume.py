@@ -321,7 +321,8 @@ def test_early_stopping_returns_the_best_epoch():
     assert len(scores) == best + 1 + 4 < 200
     assert int(posterior.state.step) == best + 1
     found = posterior.predict(held[0], 20, seed=0)
-    mixture = torch.distributions.Normal(found.samples, found.noise_variance.sqrt()).log_prob(held[1])
+    noise = posterior.history[best]["noise"]  # the posterior's own is that of the validation rows
+    mixture = torch.distributions.Normal(found.samples, noise).log_prob(held[1])
     expected = -(torch.logsumexp(mixture, 0) - math.log(20)).mean()
     assert math.isclose(scores[best], float(expected), rel_tol=1e-5)
 
@@ -352,3 +353,55 @@ def test_validation_score_is_in_the_users_units():
 def test_patience_needs_validation():
     with pytest.raises(ParameterError, match="patience=3 needs validation"):
         rn.fit(rn.BayesianModel(network()), data(), patience=3, **FAST)
+
+
+class TurnsNan(torch.nn.Module):
+    """A network whose output is nan from a given training pass on."""
+
+    def __init__(self, at: int) -> None:
+        super().__init__()
+        self.linear, self.at = torch.nn.Linear(3, 1), at
+        self.register_buffer("passes", torch.zeros(()))
+
+    def forward(self, x):
+        if self.training:
+            self.passes.add_(1)
+        output = self.linear(x)
+        return output * float("nan") if self.training and self.passes >= self.at else output
+
+
+@pytest.mark.parametrize("prior", [rn.priors.R2D2(), rn.priors.R2D2.adaptive(), rn.priors.DirichletLaplace()])
+@pytest.mark.parametrize("method", [rn.inference.SVGI, rn.inference.CAVI])
+def test_a_loss_that_fails_at_a_sweep_is_named_as_such(prior, method):
+    x = torch.randn(20, 3)
+    with pytest.raises(rn.errors.DivergenceError, match="loss became nan at step 4"):
+        rn.fit(rn.BayesianModel(TurnsNan(4), prior), (x, x[:, 0]), method(sweep_every=4), epochs=9, verbose=False)
+
+
+def test_no_part_of_a_checkpoint_is_ever_not_finite(tmp_path):
+    """Here rho overflows before any mean does."""
+    x = torch.randn(20, 3)
+    method = rn.inference.SVGI(lr_rho=1e3, schedule="constant")
+    options = {"epochs": 20, "checkpoint_to": tmp_path, "checkpoint_every": 0, "verbose": False}
+    with pytest.raises(rn.errors.DivergenceError):
+        rn.fit(rn.BayesianModel(torch.nn.Linear(3, 1)), (x, x[:, 0]), method, **options)
+    tensors, _ = checkpoint.read(tmp_path / "checkpoint.safetensors")
+    assert all(bool(t.isfinite().all()) for name, t in tensors.items() if t.is_floating_point() and "state/" in name)
+
+
+def test_a_posterior_is_not_loaded_into_a_network_with_other_activations(tmp_path):
+    def net(activation):
+        return torch.nn.Sequential(torch.nn.Linear(3, 4), activation, torch.nn.Linear(4, 1))
+
+    x = torch.randn(20, 3)
+    rn.fit(rn.BayesianModel(net(torch.nn.ReLU())), (x, x[:, 0]), epochs=1, verbose=False).save(tmp_path)
+    rn.load(tmp_path, net(torch.nn.ReLU()))
+    with pytest.raises(rn.errors.CheckpointError, match=r"\(1\): ReLU\(\) there, \(1\): Tanh\(\) here"):
+        rn.load(tmp_path, net(torch.nn.Tanh()))
+
+
+def test_deterministic_parameters_start_from_the_networks_own():
+    net = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.ReLU(), torch.nn.Linear(4, 1))
+    model = rn.BayesianModel(net, deterministic=["0.*"])
+    state = rn.inference.SVGI().build(model, n=10, steps=10).init(torch.zeros(10, 1), torch.Generator().manual_seed(0))
+    assert torch.equal(state.fixed, torch.cat([p.detach().flatten() for p in net[0].parameters()]))

@@ -184,6 +184,8 @@ class MeanField(ABC):
         state = state._replace(step=state.step + 1, noise=noise)
         if t % self.settings.sweep_every == 0:
             scale = self.deviation(state)
+            if not bool(torch.isfinite(nll + state.mean.sum() + scale.sum())):
+                return state, Info(nll, lr, self.temperature(t))  # diverged: no prior has scales for such weights
             drawn = torch.empty_like(state.mean).normal_(generator=generator).mul_(scale).add_(state.mean)
             for slot in self.model.bayesian:
                 self._refresh(slot, state, drawn, scale, generator)

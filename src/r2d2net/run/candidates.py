@@ -1,9 +1,9 @@
 """Several runs of one problem, from different starts or under different priors, and the best of them by validation.
 
 The score is the negative log predictive density of the validation rows (nats a row, in the user's units) of the state
-that each run would return. Every run is an ordinary one in a folder of its own, `candidates/<prior>-<restart>`: so
-processes hand over results as files, and an interrupted choice goes on with what is there. Each uses one thread,
-wherever it runs: the outcome does not depend on how many run at a time.
+that each run would return. Every run is an ordinary one in a folder of its own,
+`r2d2net-candidates/<prior>-<restart>`: so processes hand over results as files, and an interrupted choice goes on with
+what is there. Each uses one thread, wherever it runs: the outcome does not depend on how many run at a time.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from r2d2net.run.progress import lines
 from r2d2net.run.resume import finished, require_same
 from r2d2net.run.train import Plan, train
 
-FOLDER = "candidates"
+FOLDER = "r2d2net-candidates"  # removed in the end: a name that nobody else gives a folder
 ORPHAN_SECONDS = 0.2  # between two looks at whether the parent lives
 
 

@@ -13,9 +13,8 @@ from r2d2net.model import BayesianModel
 from r2d2net.posterior import Posterior
 from r2d2net.run.candidates import best_of, clear, models_to_compare
 from r2d2net.run.prepare import prepare
-from r2d2net.run.resume import network_text
 from r2d2net.run.train import Plan, train
-from r2d2net.specification import describe, describe_model
+from r2d2net.specification import describe, describe_model, network_text
 
 HELD_OUT = 0.1  # share of the rows by which runs are compared where the user names none
 

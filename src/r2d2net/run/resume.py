@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,6 @@ from torch import Tensor
 from r2d2net import checkpoint
 from r2d2net.errors import CheckpointError
 from r2d2net.inference import Running
-from r2d2net.model import BayesianModel
 from r2d2net.posterior import FILE, INTERRUPTED, Posterior, restored
 
 
@@ -95,11 +93,6 @@ def difference(saved: Any, now: Any, name: str = "") -> str | None:
     if name in ("data", "network"):  # a digest or a long text says nothing to the reader
         return f"it has another {name}" if name == "network" else "it has other data"
     return f"it has {name}={saved!r}, here {name}={now!r}"
-
-
-def network_text(model: BayesianModel) -> str:
-    """How the network prints, without addresses in memory: it tells ReLU from Tanh, which parameters do not."""
-    return re.sub(r"0x[0-9a-f]+", "0x", repr(model.net))
 
 
 def data_digest(*parts: Any) -> str:

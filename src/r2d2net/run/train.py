@@ -176,12 +176,21 @@ def _close_epoch(
 
 def _require_finite(run: Progressing, running: Running, nll: float = 0.0) -> None:
     """A state that is not finite is an error before it can replace a good checkpoint."""
+    bad = {
+        name
+        for name, tensor in checkpoint.flatten(run.state).items()
+        # a network's own buffers may hold infinities, such as attention masks
+        if tensor.is_floating_point()
+        and not bool((~tensor.isnan() if name.startswith("buffers/") else tensor.isfinite()).all())
+    }
+    if math.isfinite(nll) and not bad:
+        return
     flat = ((running.model.bayesian, run.state.mean), (running.model.fixed, run.state.fixed))
     names = [slot.name for slots, v in flat for slot in slots if not bool(torch.isfinite(slot.of(v)).all())]
-    if math.isfinite(nll) and not names:
-        return
     what = "training diverged" if math.isfinite(nll) else f"the loss became {nll}"
     where = f"parameter {names[0]!r} is not finite" if names else "all parameters are finite"
+    if bad and not names:
+        where = f"{min(bad)} of the algorithm's state is not finite"
     raise DivergenceError(
         f"{what} at step {int(run.state.step)}: {where}; use a smaller lr, clip=1.0, or check the data's scale"
     )
