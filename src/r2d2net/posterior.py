@@ -75,7 +75,11 @@ class Posterior:
         return {slot.name: slot.of(weights) for slot in self.model.bayesian}
 
     def state_dict(self, weights: Tensor | None = None) -> Tensors:
-        """A state dict of the plain network at one draw; at the posterior mean by default."""
+        """A state dict of the plain network at one draw; at the posterior mean by default.
+
+        It takes inputs and gives outputs in standardised units: ``posterior.units`` translates. Networks fitted with
+        ``standardize=False`` work in the user's own.
+        """
         weights = self.mean() if weights is None else weights
         return self.model.state_dict(weights, self.state.fixed, self.state.buffers)
 

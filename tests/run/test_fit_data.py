@@ -66,9 +66,9 @@ def test_constant_columns_keep_their_scale(dtype):
 
 
 @pytest.mark.parametrize("size", [1e-25, 1e25])
-def test_float32_columns_of_any_size(size):
+def test_float32_inputs_of_any_size(size):
     x, y = table(dtype=torch.float32)
-    posterior = fit((size * x, y / size), model=lambda: model(net=mlp()))
+    posterior = fit((size * x, y), model=lambda: model(net=mlp()))
     torch.testing.assert_close(posterior.units.x_scale / size, x.std(0, correction=0), rtol=1e-5, atol=0)
     assert bool(torch.isfinite(posterior.predict(size * x, draws=2).mean).all())
 
@@ -304,3 +304,24 @@ def test_divergence_names_the_step_and_the_parameter(in_loss, estimator):
     what = "the loss became (nan|inf) at step 3" if in_loss else "(training diverged|the loss became nan) at step [34]"
     with pytest.raises(rn.DivergenceError, match=f"^{what}: parameter 'linear.weight' is not finite; use a smaller lr"):
         rn.fit(network, (X, Y), SVGI(estimator=estimator), epochs=1, batch_size=15, verbose=False)
+
+
+# --- numbers that the network's dtype cannot hold
+
+
+def test_columns_that_float32_cannot_tell_apart_are_refused():
+    """Unix times in float32 are all alike; a float64 network tells them."""
+    time, y = 1.6e9 + torch.arange(64.0, dtype=torch.float64), torch.arange(64.0) / 10
+    with pytest.raises(rn.errors.DataError, match=r"x\[:, 0\] varies by 18.6 about 1.6e\+09, .* cannot tell: subtract"):
+        rn.fit(rn.BayesianModel(nn.Linear(1, 1)), (time[:, None], y), epochs=1, verbose=False)
+    with pytest.raises(rn.errors.DataError, match=r"y\[:, 0\] varies"):
+        rn.fit(rn.BayesianModel(nn.Linear(1, 1)), (y[:, None], time), epochs=1, verbose=False)
+    posterior = rn.fit(rn.BayesianModel(nn.Linear(1, 1).double()), (time[:, None], y), epochs=300, verbose=False)
+    assert float((posterior.predict(time[:, None]).mean - y).abs().max()) < 0.2
+
+
+@pytest.mark.parametrize("size", [1e20, 1e-25])
+def test_targets_whose_variance_is_no_number_are_refused(size):
+    x = torch.randn(20, 1)
+    with pytest.raises(rn.errors.DataError, match=r"y has values of size .*: rescale it"):
+        rn.fit(rn.BayesianModel(nn.Linear(1, 1)), (x, size * x[:, 0]), epochs=1, verbose=False)

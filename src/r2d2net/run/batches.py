@@ -198,6 +198,21 @@ def default_batch_size(n: int) -> int:
     return n if n <= 128 else min(1024, max(128, 2 ** round(math.log2(n / 32))))
 
 
+def _require_digits(tensor: Tensor, name: str, dtype: torch.dtype) -> None:
+    """Refuse columns whose variation would vanish in the network's dtype, such as Unix times in float32."""
+    if tensor.dim() not in (1, 2) or len(tensor) < 2 or torch.finfo(tensor.dtype).eps >= torch.finfo(dtype).eps:
+        return
+    columns = tensor.reshape(len(tensor), -1)
+    deviation, center = columns.std(0), columns.mean(0)
+    lost = (deviation > 0) & (deviation < 100 * torch.finfo(dtype).eps * center.abs())
+    if bool(lost.any()):
+        j = int(torch.nonzero(lost)[0])
+        raise DataError(
+            f"{name}[:, {j}] varies by {float(deviation[j]):.3g} about {float(center[j]):.6g}, which {dtype} cannot "
+            "tell: subtract its mean, or use a float64 network (net.double())"
+        )
+
+
 def _tensor(value: Any, name: str, device: torch.device, dtype: torch.dtype) -> Tensor:
     if isinstance(value, Tensor):
         tensor = value.detach()
@@ -210,6 +225,7 @@ def _tensor(value: Any, name: str, device: torch.device, dtype: torch.dtype) -> 
             raise DataError(f"{name} has dtype {array.dtype}: numbers are needed")
         tensor = torch.from_numpy(np.require(array, requirements=["C", "W"]))
     if tensor.is_floating_point():
+        _require_digits(tensor, name, dtype)
         tensor = tensor.to(dtype)
         bad = ~torch.isfinite(tensor)
         if bool(bad.any()):

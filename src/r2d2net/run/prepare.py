@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -138,6 +139,11 @@ def _own_copy(held: Batch) -> Batch:
 def _target(model: BayesianModel, y: Tensor) -> Tensor:
     """Targets as the likelihood reads them, floating ones in the model's dtype."""
     target = model.likelihood.target(y)
+    if model.likelihood.standardizes and len(target):
+        low, high = math.sqrt(torch.finfo(model.dtype).tiny) * 1e3, math.sqrt(torch.finfo(model.dtype).max) / 1e3
+        largest = float(target.abs().max())
+        if not (largest == 0 or low < largest < high):  # its square, a variance, must be a number too
+            raise DataError(f"y has values of size {largest:.3g}: rescale it to between {low:.0e} and {high:.0e}")
     return target.to(model.dtype) if target.is_floating_point() else target
 
 
