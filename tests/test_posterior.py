@@ -48,3 +48,15 @@ def test_draws_have_the_moments_of_q(fitted):
     deviation = fitted.running.deviation(fitted.state)
     assert bool(((draws.mean(0) - fitted.mean()).abs() < 5 * deviation / 200).all())
     assert bool(((draws.std(0) / deviation - 1).abs() < 5 / 280).all())
+
+
+def test_inputs_that_the_network_does_not_take_are_one_line():
+    """Streams are not standardised, so nothing but the network knows their shape."""
+    x = torch.randn(20, 8)
+    data = torch.utils.data.TensorDataset(x, x[:, 0])
+    posterior = rn.fit(rn.BayesianModel(torch.nn.Linear(8, 1)), data, epochs=1, verbose=False)
+    for bad in (x[:, :5], (x, x), x.long()):
+        with pytest.raises(rn.errors.DataError, match=r"^net does not take x of shape [^\n]*$"):
+            posterior.predict(bad)
+    with pytest.raises(rn.errors.DataError, match="x holds a scalar"):
+        posterior.predict(3.0)

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from fnmatch import fnmatchcase
 from typing import Any, NamedTuple
 
@@ -17,7 +18,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from r2d2net.errors import ParameterError
+from r2d2net.errors import DataError, ParameterError, R2D2NetError
 from r2d2net.likelihoods import Gaussian as GaussianLikelihood
 from r2d2net.likelihoods import Likelihood
 from r2d2net.priors import R2D2, Gaussian, ScaleMixturePrior
@@ -202,6 +203,20 @@ class BayesianModel:
         return {
             key: named[key if key in named else by_identity[id(value)]].detach().clone() for key, value in plain.items()
         }
+
+
+@contextmanager
+def refusing_inputs(x: Any) -> Iterator[None]:
+    """Turn whatever a network raises at inputs that it does not take into one line."""
+    try:
+        yield
+    except (R2D2NetError, torch.OutOfMemoryError):
+        raise
+    except (RuntimeError, ValueError, TypeError, IndexError) as error:
+        parts = x if isinstance(x, tuple) else (x,)
+        seen = " and ".join(f"{tuple(part.shape)} {part.dtype}" for part in parts)
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise DataError(f"net does not take x of shape {seen}: {reason}") from error
 
 
 def _assign(

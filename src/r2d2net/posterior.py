@@ -18,7 +18,7 @@ from r2d2net import checkpoint
 from r2d2net.errors import CheckpointError, DataError, ParameterError, require, require_whole
 from r2d2net.forward_draws import forward_draws
 from r2d2net.inference.base import Running
-from r2d2net.model import BayesianModel, Tensors
+from r2d2net.model import BayesianModel, Tensors, refusing_inputs
 from r2d2net.prediction import Classification, Counts, Prediction, Regression
 from r2d2net.provenance import provenance
 from r2d2net.specification import method_from, model_from, require_same_network
@@ -123,8 +123,10 @@ class Posterior:
         """The network's raw outputs, (draws, rows, width)."""
         require_whole("rows", rows)
         inputs = self.units.inputs(_inputs(x, self.model))
-        length = len(inputs[0]) if isinstance(inputs, tuple) else len(inputs)
-        if length == 0:
+        parts = inputs if isinstance(inputs, tuple) else (inputs,)
+        if any(part.dim() == 0 for part in parts):
+            raise DataError("x holds a scalar: it needs a first dimension of rows")
+        if len(parts[0]) == 0:
             raise DataError("x has 0 rows: give at least one")
         if draws == "mean":
             return self._forward(self.mean()[None], inputs, rows, vectorize)
@@ -153,7 +155,8 @@ class Posterior:
     def _forward(self, weights: Tensor, inputs: Any, rows: int, vectorize: bool | None) -> Tensor:
         fixed, buffers = self.state.fixed, self.state.buffers
         limits = {"rows": rows, "memory": MEMORY}
-        return forward_draws(self.model, weights, fixed, buffers, inputs, **limits, vectorize=vectorize)
+        with refusing_inputs(inputs):
+            return forward_draws(self.model, weights, fixed, buffers, inputs, **limits, vectorize=vectorize)
 
     def _generator(self, seed: int | None, generator: torch.Generator | None) -> torch.Generator:
         if generator is not None:

@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
-from r2d2net.errors import DataError, ParameterError, R2D2NetError, require
+from r2d2net.errors import DataError, ParameterError, require
 from r2d2net.inference.base import Batch
-from r2d2net.model import BayesianModel
+from r2d2net.model import BayesianModel, refusing_inputs
 from r2d2net.run.batches import (
     Batches,
     DatasetBatches,
@@ -151,16 +151,8 @@ def _try_forward(model: BayesianModel, batch: Batch, y: Tensor) -> int:
     """One forward pass before training, so that shapes are judged at once; returns the width of the output."""
     weights, fixed = model.own_weights()
     x, target = batch
-    try:
-        with torch.no_grad():
-            output = model.forward(weights, fixed, model.buffers(), take(x, slice(0, 2)))
-    except R2D2NetError:
-        raise
-    except (RuntimeError, ValueError, TypeError, IndexError) as error:
-        parts = x if isinstance(x, tuple) else (x,)
-        seen = " and ".join(f"{tuple(part.shape)} {part.dtype}" for part in parts)
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise DataError(f"net does not take x of shape {seen}: {reason}") from error
+    with torch.no_grad(), refusing_inputs(x):
+        output = model.forward(weights, fixed, model.buffers(), take(x, slice(0, 2)))
     width = output[:1].numel()
     model.likelihood.require_width(width, y)
     model.likelihood.log_prob(output, target[:2], model.likelihood.init(y))
