@@ -95,6 +95,11 @@ def test_a_column_of_targets_is_the_same_as_a_row_of_them(draws):
         flat.log_prob(y[:3])
 
 
+def test_targets_need_not_be_on_the_device_of_the_prediction():
+    elsewhere = Regression(torch.zeros(3, 4, device="meta"), torch.ones((), device="meta"))
+    assert elsewhere.log_prob(torch.zeros(4)).shape == (4,)
+
+
 def probabilities(draws: int = 6) -> torch.Tensor:
     return torch.softmax(2 * torch.randn(draws, 5, 3, generator=generator(), dtype=torch.float64), -1)
 
@@ -130,7 +135,7 @@ def test_mutual_information_is_zero_where_the_draws_agree(dtype):
     assert bool((certain.mutual_information == 0).all())
 
 
-@pytest.mark.parametrize("y", [[0, 1, 2, 3, 0], [0, 1, 2, -1, 0]])
+@pytest.mark.parametrize("y", [[0, 1, 2, 3, 0], [0, 1, 2, -1, 0], [0, 1, 2, 0.5, 0]])
 def test_a_class_that_does_not_exist_is_refused(y):
     with pytest.raises(DataError, match=r"outside 0, ..., 2"):
         Classification(probabilities()).log_prob(torch.tensor(y))

@@ -153,8 +153,9 @@ class Classification:
     def log_prob(self, y: Tensor) -> Tensor:
         """Log predictive probability of each row's class."""
         probs = self.probs
-        label = _like(y, probs[:, :1]).long()
-        if bool(((label < 0) | (label >= probs.shape[1])).any()):
+        target = _like(y, probs[:, :1])
+        label = target.long()
+        if bool(((label < 0) | (label >= probs.shape[1]) | (label != target)).any()):
             raise DataError(f"y holds a class outside 0, ..., {probs.shape[1] - 1}")
         return probs.gather(-1, label).squeeze(-1).clamp(min=torch.finfo(probs.dtype).tiny).log()
 
@@ -189,7 +190,8 @@ class Counts(Mixture):
 
 
 def _like(y: Tensor, row: Tensor) -> Tensor:
-    """Targets in the shape of one draw: (rows,) and (rows, 1) are the same, anything else must agree."""
+    """Targets in the shape and on the device of one draw: (rows,) and (rows, 1) are the same, others must agree."""
+    y = y.to(row.device)
     if y.shape == row.shape:
         return y
     if y.dim() > 0 and y.numel() == row.numel() and len(y) == len(row):

@@ -53,6 +53,11 @@ def test_list(tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None
     assert "60,000" in line
     assert "to fetch" in line
     assert any("mnist" in line and "to fetch" not in line for line in done.stdout.splitlines())
+    assert "svhn: non-commercial use" in done.stdout
+    (tmp_path / "uci_regression" / "yacht" / "data").mkdir(parents=True)
+    (tmp_path / "uci_regression" / "yacht" / "data" / "data.txt").touch()
+    (line,) = [line for line in run("list").stdout.splitlines() if "yacht" in line]
+    assert "uci_regression" in line  # not folded: a pipe is no terminal of 80 columns
     monkeypatch.delenv("R2D2NET_DATA")
     done = run("list")
     assert "none is there" in done.stdout

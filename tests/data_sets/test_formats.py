@@ -325,3 +325,42 @@ def test_mosaics(tmp_path: Path) -> None:
     refused(lambda: load("svhn", tmp_path, "test"), "2 tiles where 3 images")
     np.savez(folder / "labels.npz", other=np.arange(10))
     refused(lambda: load("svhn", tmp_path, "test"), "labels.npz")
+
+
+def test_an_npy_in_the_place_of_an_npz(tmp_path: Path) -> None:
+    folder = tmp_path / "diabetic_retinopathy"
+    folder.mkdir()
+    with (folder / "diabetic_retinopathy.npz").open("wb") as file:
+        np.save(file, bytes_of(3))
+    refused(lambda: load("diabetic-retinopathy", tmp_path), "it is a single array")
+
+
+def test_mosaic_labels_outside_the_classes_and_a_folder_for_a_file(tmp_path: Path) -> None:
+    folder = tmp_path / "svhn"
+    folder.mkdir()
+    for k in range(4):
+        Image.fromarray(mosaic(bytes_of(1, 32, 32, 3), 1)).save(folder / f"test_{k + 1}of4.webp", lossless=True)
+    np.savez(folder / "labels.npz", test=np.array([1, 2, 3, 11]))
+    refused(lambda: load("svhn", tmp_path, "test"), str(folder / "labels.npz"), "labels run from 1 to 11")
+    (folder / "test_2of4.webp").unlink()
+    (folder / "test_2of4.webp").mkdir()
+    refused(lambda: load("svhn", tmp_path, "test"), str(folder / "test_2of4.webp"), "cannot be read")
+
+
+def test_numbers_as_ids_of_pictures(tmp_path: Path) -> None:
+    unpacked(tmp_path / "pictures", {f"{k:03}.png": picture(np.full((4, 4, 3), 9 * k, np.uint8)) for k in range(3)})
+    (tmp_path / "grades.csv").write_text("image,level\n002,1\n000,4\n")
+    data = retinopathy_folder(tmp_path / "pictures", tmp_path / "grades.csv", size=4)
+    assert data.labels.tolist() == [4, 1]
+    assert data.images[:, 0, 0, 0].tolist() == [0, 18]
+
+
+def test_pictures_of_16_bits(tmp_path: Path) -> None:
+    values = np.array([[0, 255], [32_896, 65_535]], np.uint16)
+    unpacked(tmp_path, {"a/deep.png": picture(values)})
+    for channels in (1, 3):
+        assert image_folder(tmp_path, channels=channels).images[0, 0].tolist() == [[0, 1], [128, 255]]
+    unpacked(tmp_path, {"a/deep.tiff": picture(values.astype(np.float32), "tiff")})
+    refused(lambda: image_folder(tmp_path), "deep.tiff", "floating-point")
+    unpacked(tmp_path, {"a/deep.tiff": picture(values.astype(np.int32) + 9, "tiff")})
+    refused(lambda: image_folder(tmp_path), "deep.tiff", "pixels run from 9 to 65544")

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from data_files import bytes_of, old_pickle, picture, tar, unpacked, zipped
+from data_files import bytes_of, mnist, old_pickle, picture, tar, unpacked, zipped
 from r2d2net.data import image_folder, load
 from r2d2net.data.formats.restricted_pickle import read_pickle
 from r2d2net.errors import DataError
@@ -134,3 +134,51 @@ def test_no_member_is_too_large(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     (tmp_path / "set.zip").write_bytes(file.getvalue())
     with pytest.raises(DataError, match="1001 bytes"):
         image_folder(tmp_path / "set.zip")
+
+
+def test_no_gzip_unpacks_without_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("r2d2net.data.formats.members.LARGEST", 1000)
+    monkeypatch.setattr("r2d2net.data.formats.members.CHUNK", 100)
+    mnist(tmp_path / "mnist")
+    with pytest.raises(DataError, match=r"'train-images-idx3-ubyte' of 1100 bytes, more than 1000"):
+        load("mnist", tmp_path)
+
+
+def test_a_pickle_cannot_ask_for_memory_or_time_without_end() -> None:
+    """Five bytes name the memo's place 2^31 - 1; sixty lists of twice the list before would be 2^60 to walk."""
+    assert read_pickle(b"\x80\x02Nr\xff\xff\xff\x7f.", Path("x")) is None
+    nested: list[object] = []
+    for _ in range(60):
+        nested = [nested, nested]
+    made = read_pickle(pickle.dumps(nested), Path("x"))
+    assert made[0] is made[1]
+    loop: list[object] = []
+    loop.append(loop)
+    with pytest.raises(DataError, match="x is not a pickle of arrays, or damaged"):
+        read_pickle(pickle.dumps(loop), Path("x"))
+
+
+@pytest.mark.parametrize(
+    ("name", "attribute"),
+    [(b"numpy\nndarray", b"__init__"), (b"numpy\ndtype", b"__init__"), (b"_codecs\nencode", b"__defaults__")],
+)
+def test_a_pickle_cannot_change_the_reader(name: bytes, attribute: bytes) -> None:
+    """BUILD sets attributes of what it is given: of the class of arrays, say, for the files to come."""
+    hostile = b"c" + name + b"\n(N}S'" + attribute + b"'\n)stb."
+    with pytest.raises(DataError, match=r"x names a state for a function, which could run code"):
+        read_pickle(hostile, Path("x"))
+    content = {"data": bytes_of(2, 3), "raw": b"abc", "one": np.float32(1)}
+    made = read_pickle(pickle.dumps(content, 2), Path("x"))
+    np.testing.assert_array_equal(made["data"], content["data"])
+    assert (made["raw"], made["one"]) == (b"abc", 1)
+
+
+def test_more_memory_than_there_is(tmp_path: Path) -> None:
+    """A header that promises 2^60 values; numpy asks for them before it looks whether they are there."""
+    (tmp_path / "diabetic_retinopathy").mkdir()
+    header = io.BytesIO()
+    np.lib.format.write_array_header_1_0(header, {"descr": "|u1", "fortran_order": False, "shape": (1 << 60,)})
+    zipped(tmp_path / "diabetic_retinopathy" / "diabetic_retinopathy.npz", {"images.npy": header.getvalue()})
+    with pytest.raises(DataError, match=r"retinopathy\.npz .*more memory than there is") as caught:
+        load("diabetic-retinopathy", tmp_path)
+    assert "\n" not in str(caught.value)

@@ -6,14 +6,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import save_file
 from scipy.io import savemat
 
 from data_files import bytes_of, mnist, unpacked
-from r2d2net.data import ImageSet, Table, load
+from r2d2net.data import ImageSet, Table, load, read_uci
 from r2d2net.data import loading as loading_module
 from r2d2net.data.cache import cached
 from r2d2net.data.catalogue import CATALOGUE
-from r2d2net.data.formats.tables import published_splits, read_uci
+from r2d2net.data.formats.tables import published_splits
 from r2d2net.errors import DataError, ParameterError
 
 
@@ -80,6 +81,9 @@ def test_cache_is_used_renewed_and_rebuilt(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setenv("R2D2NET_CACHE", str(cache))
     kept.write_bytes(kept.read_bytes()[:50])
     assert load("svhn", tmp_path).images[0, 0, 0, 0] == 1
+    for metadata in (None, {"classes": "7"}):
+        save_file({"images": torch.zeros(2, 3, 32, 32, dtype=torch.uint8), "labels": torch.ones(2)}, kept, metadata)
+        assert load("svhn", tmp_path).images[0, 0, 0, 0] == 1
     svhn(tmp_path, 2)
     os.utime(tmp_path / "svhn" / "train_32x32.mat", ns=(1, 1))
     assert load("svhn", tmp_path).images[0, 0, 0, 0] == 2
@@ -150,8 +154,30 @@ def test_uci_folder_without_and_with_index_files(tmp_path: Path) -> None:
     (x, _), (_, y) = table.split()
     assert x[:, 0].tolist() == [7, 11]
     assert y.tolist() == [0]
-    for bad in (b"1 2 3 4\n1 2\n", b"a b c d\n", b"", b"1 2 3 nan\n"):
+    for bad in (b"1 2 3 4\n1 2\n", b"a b c d\n", b"", b"1 2 3 nan\n", b"1e300 2 3 4\n"):
         unpacked(tmp_path / "plain", {"data/data.txt": bad})
         with pytest.raises(DataError, match="plain is not a UCI table, or damaged") as caught:
             read_uci(tmp_path / "plain", ("a", "b", "c"))
         assert "\n" not in str(caught.value)
+    unpacked(tmp_path / "indexed", {"data/index_test_0.txt": b"77\n"})
+    with pytest.raises(DataError, match=r"indexed is not a UCI table, or damaged \(a split names rows outside 0 to 9"):
+        read_uci(tmp_path / "indexed")
+
+
+def test_uci_style_tables_of_other_names(tmp_path: Path) -> None:
+    text = b"\n".join(b"%d %d %d" % (k, 10 * k, 100 * k) for k in range(10))
+    unpacked(tmp_path / "mine", {"data.txt": text})
+    table = read_uci(str(tmp_path / "mine"))
+    assert table.names == ("x0", "x1")
+    assert table.y.tolist() == [100 * k for k in range(10)]
+    index = {"index_features.txt": b"2\n", "index_target.txt": b"1\n"}
+    unpacked(tmp_path / "mine", index)
+    table = read_uci(tmp_path / "mine")
+    assert table.names == ("x2",)
+    assert table.y.tolist() == [10 * k for k in range(10)]
+
+
+def test_a_row_for_training_and_for_test_is_refused() -> None:
+    rows = torch.arange(4)
+    with pytest.raises(DataError, match="split 1 has rows that are both for training and for test"):
+        Table(torch.zeros(4, 1), torch.zeros(4), ("a",), ((rows[:3], rows[3:]), (rows[:3], rows[2:])))

@@ -42,6 +42,9 @@ def test_refused(tmp_path: Path) -> None:
     write(path, FRAME.assign(a=[1, None, 3], kind=["u", None, "v"]))
     with pytest.raises(DataError, match="column 'a' has no finite number in row 1"):
         read_table(path, "y", ["a"])
+    write(tmp_path / "large.csv", FRAME.assign(a=[1, 2, 1e300]))
+    with pytest.raises(DataError, match="column 'a' has no finite number in row 2"):
+        read_table(tmp_path / "large.csv", "y", ["a"])
     with pytest.raises(DataError, match="column 'kind' is empty in row 1"):
         read_table(path, "kind", ["b"])
     with pytest.raises(DataError, match=r"none\.csv cannot be read \(no such file"):

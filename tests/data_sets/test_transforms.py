@@ -122,6 +122,14 @@ def test_one_preprocessing_takes_every_set_and_keeps_them_apart_by_content_alone
         prepare(prepare(inside))  # twice
 
 
+def test_other_sets_come_out_in_the_size_of_the_training_images() -> None:
+    prepare = Preprocess.fitted(smooth(4, 1, 28))
+    assert prepare.size == 28
+    assert prepare(smooth(2, 3, 105)).shape == (2, 1, 28, 28)
+    assert Preprocess.fitted(smooth(4, 1, 28), size=32).size == 32
+    assert Preprocess.fitted(smooth(4, 1, 28)[..., :20]).size is None  # stretching would spoil them
+
+
 def test_preprocess_is_data() -> None:
     prepare = Preprocess.fitted(smooth(4, 3, 16), size=8, channels=1)
     again = Preprocess(**json.loads(json.dumps(dataclasses.asdict(prepare))))

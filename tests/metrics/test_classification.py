@@ -138,6 +138,11 @@ def test_certainty_has_no_entropy():
 TWO = [[0.5, 0.5], [0.5, 0.5]]
 
 
+def test_a_probability_of_one_may_be_rounded_up():
+    rounded = np.array([[np.nextafter(np.float32(1), np.float32(2)), 0.0]], np.float32)
+    assert metrics.brier([0], rounded) == metrics.ece([0], rounded) == metrics.predictive_entropy(rounded) == 0
+
+
 @pytest.mark.parametrize(
     ("call", "words"),
     [
@@ -145,6 +150,7 @@ TWO = [[0.5, 0.5], [0.5, 0.5]]
         (lambda: metrics.accuracy([0, 1, 1], [0, 1]), "y has 3 rows and predicted has 2"),
         (lambda: metrics.accuracy([0, 0.5], [0, 1]), "y holds 0.5: give class numbers"),
         (lambda: metrics.accuracy([0, -1], [0, 1]), "y holds -1: give class numbers"),
+        (lambda: metrics.accuracy([0, 1e30], [0, 1]), r"y holds 1e\+30: give class numbers"),
         (lambda: metrics.accuracy(np.zeros((2, 2)), TWO), r"y has shape \(2, 2\): give class numbers"),
         (lambda: metrics.brier([0, 2], TWO), "y holds class 2, probs has 2 columns"),
         (lambda: metrics.brier([0, 1], [[0.5, 0.5], [0.7, 0.7]]), r"probs sums to 1.4 at row \(1,\)"),

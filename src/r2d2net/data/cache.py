@@ -38,7 +38,7 @@ def cached(name: str, sources: Iterable[Path], build: Callable[[], ImageSet]) ->
     """What ``build`` returns, from the cache if the sources have not changed since."""
     path = cache_folder() / f"{name}-{_digest(sources)}.safetensors"
     if path.is_file():
-        with suppress(SafetensorError, OSError, KeyError, ValueError, DataError):  # a damaged cache is rebuilt
+        with suppress(SafetensorError, OSError, KeyError, TypeError, ValueError, DataError):  # damaged: it is rebuilt
             return _read(path)
     made = build()
     with suppress(OSError, SafetensorError):  # no room, no right: the images are here all the same

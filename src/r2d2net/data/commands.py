@@ -43,7 +43,13 @@ def list_sets(root: Root = None) -> None:
     for entry in CATALOGUE.values():
         for split in entry.splits:
             sheet.add_row(*_row(entry, folder, split))
-    Console().print(sheet)
+    console = Console()
+    if not console.is_terminal:
+        console.width = 120  # a pipe has no width; folded cells cannot be searched
+    console.print(sheet)
+    for entry in CATALOGUE.values():
+        if entry.note:
+            console.print(f"{entry.name}: {entry.note}", highlight=False)
 
 
 @app.command()

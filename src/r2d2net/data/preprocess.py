@@ -59,8 +59,16 @@ class Preprocess:
 
     @classmethod
     def fitted(cls, images: Tensor, *, size: int | None = None, channels: int | None = None) -> Preprocess:
-        """With mean and std of the training images, after resizing and grey or colour conversion."""
+        """With mean and std of the training images, after resizing and grey or colour conversion.
+
+        Args:
+            images: The training images.
+            size: Side to which all images are stretched; by default that of the training images if they are square.
+            channels: 1 for grey, 3 for colour; by default that of the training images.
+        """
         check(images)
+        if size is None and images.shape[2] == images.shape[3]:
+            size = images.shape[2]  # other sets, such as those out of distribution, must come out alike
         if len(images) == 0:
             raise DataError("images has 0 rows: give the training images")
         blank = channels or images.shape[1]

@@ -45,6 +45,9 @@ class Table:
         rows = [part for split in self.splits for part in split]
         if any(len(part) and not 0 <= int(part.min()) <= int(part.max()) < len(self) for part in rows):
             raise DataError(f"a split names rows outside 0 to {len(self) - 1}")
+        shared = next((k for k, (train, test) in enumerate(self.splits) if bool(torch.isin(test, train).any())), None)
+        if shared is not None:
+            raise DataError(f"split {shared} has rows that are both for training and for test: they must be apart")
 
     def __len__(self) -> int:
         return len(self.y)
@@ -96,7 +99,8 @@ def _numbers(path: Path, frame: DataFrame, name: str) -> np.ndarray:
         raise DataError(
             f"{path}, column {name!r} holds {column.dtype}, not numbers: encode it or leave it out of inputs"
         )
-    values = np.array(column, dtype=np.float32)  # a copy: pandas may lend read-only memory
+    with np.errstate(over="ignore"):  # 1e300 is not finite in float32
+        values = np.array(column, dtype=np.float32)  # a copy: pandas may lend read-only memory
     bad = np.flatnonzero(~np.isfinite(values))
     if len(bad):
         raise DataError(f"{path}, column {name!r} has no finite number in row {bad[0]}: fill or remove such rows")

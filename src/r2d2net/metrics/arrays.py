@@ -66,7 +66,7 @@ def class_labels(name: str, value: Numbers) -> Labels:
         array = array[:, 0]
     if array.ndim != 1:
         raise DataError(f"{name} has shape {array.shape}: give class numbers of shape (rows,)")
-    wrong = (array < 0) | (array != np.floor(array))
+    wrong = (array < 0) | (array != np.floor(array)) | (array >= 2**31)  # no int64 beyond 2^63
     if wrong.any():
         raise DataError(f"{name} holds {array[wrong][0]:g}: give class numbers 0, 1, 2, ...")
     return array.astype(np.int64)
@@ -77,14 +77,14 @@ def probabilities(name: str, value: Numbers) -> Array:
     array = numbers(name, value)
     if array.ndim < 2 or array.shape[-1] < 2:
         raise DataError(f"{name} has shape {array.shape}: give (rows, classes) with at least two classes")
-    if array.min() < 0 or array.max() > 1:
+    if array.min() < 0 or array.max() > 1 + SUM_TOLERANCE:
         worst = array.min() if array.min() < 0 else array.max()
         raise DataError(f"{name} holds {worst:g}: probabilities lie in [0, 1]; of logits take the softmax first")
     total = array.sum(-1)
     if np.abs(total - 1).max() > SUM_TOLERANCE:
         row = tuple(int(i) for i in np.unravel_index(np.abs(total - 1).argmax(), total.shape))
         raise DataError(f"{name} sums to {total[row]:.4g} at row {row}: probabilities must sum to one over the classes")
-    return array
+    return np.minimum(array, 1.0)  # p / p.sum() in float32 may be 1.0000001
 
 
 def labelled_probabilities(y: Numbers, probs: Numbers) -> tuple[Labels, Array]:

@@ -19,7 +19,7 @@ of the mean of the draws' entropies: ``score="expected_entropy"``. A detector th
 them; they are here to be set beside the paper's tables and for nothing else.
 
 Both sides must have had the same preprocessing. Nothing here changes the data: a side that was not normalised, or by
-its own mean, is told by its scale, and the figures mean nothing.
+its own mean, is told by its scale, and the figures mean nothing. For images `data.ood_images` does the preprocessing.
 """
 
 from __future__ import annotations
@@ -97,19 +97,29 @@ def ood_scores(
         draws: Number of weight draws, or "mean".
         seed: Seed of the draws.
     """
+    inside = uncertainty_scores(posterior, in_data, score, draws=draws, seed=seed)
+    outside = uncertainty_scores(posterior, out_data, score, draws=draws, seed=seed)
+    return compare_scores(inside, outside, score)
+
+
+def uncertainty_scores(
+    posterior: Predictor,
+    x: Any,
+    score: Score = "entropy",
+    *,
+    draws: int | Literal["mean"] = 100,
+    seed: int | None = 0,
+) -> Array:
+    """The score of each row, large where the prediction is uncertain; the arguments are those of `ood_scores`."""
     require(score in SCORES, "score", repr(score), f"use one of {', '.join(SCORES)}")
     if draws == "mean" or draws == 1:
         disagree = score != "mutual_information"
         require(disagree, "draws", repr(draws), "mutual information compares draws: use two or more")
-    both = []
-    for x in (in_data, out_data):
-        prediction = posterior.predict(x, draws, seed=seed)
-        if not isinstance(prediction, ClassDraws):
-            raise DataError(f"posterior predicts a {type(prediction).__name__}: these scores need class probabilities")
-        samples = prediction.samples  # (draws, rows, classes); float64 copies are made of few rows at a time
-        parts = [SCORES[score](samples[:, k : k + ROWS]) for k in range(0, samples.shape[1], ROWS)]
-        both.append(np.concatenate(parts))
-    return compare_scores(both[0], both[1], score)
+    prediction = posterior.predict(x, draws, seed=seed)
+    if not isinstance(prediction, ClassDraws):
+        raise DataError(f"posterior predicts a {type(prediction).__name__}: these scores need class probabilities")
+    samples = prediction.samples  # (draws, rows, classes); float64 copies are made of few rows at a time
+    return np.concatenate([SCORES[score](samples[:, k : k + ROWS]) for k in range(0, samples.shape[1], ROWS)])
 
 
 def compare_scores(in_scores: Numbers, out_scores: Numbers, score: str = "given") -> OODScores:

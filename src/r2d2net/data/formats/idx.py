@@ -5,13 +5,13 @@ All integers are big-endian. Only unsigned bytes (type 8) occur in the sets read
 
 from __future__ import annotations
 
-import gzip
 import struct
 from math import prod
 from pathlib import Path
 
 import numpy as np
 
+from r2d2net.data.formats.members import read_gzip
 from r2d2net.data.formats.reading import damaged, reading
 from r2d2net.data.image_set import ImageSet, channels_first
 
@@ -22,9 +22,7 @@ def read_idx(path: str | Path, dimensions: int) -> np.ndarray:
     """The uint8 array of a file with that many dimensions."""
     path = Path(path)
     with reading(path, KIND):
-        content = path.read_bytes()
-        if content[:2] == b"\x1f\x8b":
-            content = gzip.decompress(content)
+        content = read_gzip(path)
         (magic,) = struct.unpack_from(">I", content)
         if magic != 0x800 + dimensions:
             raise damaged(path, KIND, f"its first four bytes are {magic:#010x}, not {0x800 + dimensions:#010x}")

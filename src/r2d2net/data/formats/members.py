@@ -5,6 +5,8 @@ An archive that names a place outside itself (`../`, an absolute path, a link) i
 
 from __future__ import annotations
 
+import gzip
+import io
 import stat
 import tarfile
 import zipfile
@@ -15,6 +17,7 @@ from r2d2net.data.formats.reading import FIX, damaged, reading
 from r2d2net.errors import DataError
 
 LARGEST = 2**31  # bytes of one member; no set read here comes near, a decompression bomb would
+CHUNK = 1 << 24
 
 
 def read_members(path: Path, wanted: Callable[[str], bool]) -> Iterator[tuple[str, bytes]]:
@@ -33,6 +36,19 @@ def member_names(path: Path) -> list[str]:
         return sorted(file.relative_to(path).as_posix() for file in path.rglob("*") if file.is_file())
     with reading(path, "a zip archive"), zipfile.ZipFile(path) as archive:
         return sorted(info.filename for info in _checked(path, archive) if not info.is_dir())
+
+
+def read_gzip(path: Path) -> bytes:
+    """The content of a file, unpacked if it is gzipped; at most as large as a member may be."""
+    content = path.read_bytes()
+    if content[:2] != b"\x1f\x8b":
+        return content
+    parts: list[bytes] = []
+    with gzip.open(io.BytesIO(content)) as file:
+        while part := file.read(CHUNK):
+            parts.append(part)
+            _check_size(path, path.stem, sum(map(len, parts)))
+    return b"".join(parts)
 
 
 def last_part(name: str) -> str:

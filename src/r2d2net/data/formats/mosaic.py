@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
+from r2d2net.data.formats.npz import open_npz
 from r2d2net.data.formats.pictures import decode
 from r2d2net.data.formats.reading import damaged, reading
 from r2d2net.data.image_set import ImageSet, channels_first
@@ -20,17 +21,20 @@ def read_mosaics(folder: Path, files: Sequence[str], key: str, classes: tuple[st
     All files but the last hold equally many images, ceil(n / files); what is left of a mosaic's last row is empty.
     """
     path = folder / "labels.npz"
-    with reading(path, "an .npz of labels"), np.load(path, allow_pickle=False) as content:
+    with open_npz(path, "an .npz of labels") as content:
         labels = content[key]
     each = -(-len(labels) // len(files))
     parts = []
     for k, file in enumerate(files):
-        tiles = _tiles(decode((folder / file).read_bytes(), folder / file, channels=3), folder / file)
+        with reading(folder / file, "a mosaic"):
+            picture = (folder / file).read_bytes()
+        tiles = _tiles(decode(picture, folder / file, channels=3), folder / file)
         count = min(each, len(labels) - k * each)
         if len(tiles) < count:
             raise damaged(folder / file, "a mosaic", f"{len(tiles)} tiles where {count} images are expected")
         parts.append(tiles[:count])
-    return channels_first(np.concatenate(parts), labels, classes)
+    with reading(path, "an .npz of labels"):
+        return channels_first(np.concatenate(parts), labels, classes)
 
 
 def _tiles(mosaic: np.ndarray, path: Path) -> np.ndarray:

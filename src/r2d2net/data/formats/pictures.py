@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from r2d2net.data.formats.reading import reading
+from r2d2net.data.formats.reading import damaged, reading
 from r2d2net.errors import DataError
 
 SUFFIXES = (".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif", ".ppm", ".pgm", ".tif", ".tiff")
@@ -26,10 +26,21 @@ def decode(content: bytes, path: Path, channels: int, size: int | None = None) -
     with reading(path, "a picture"), Image.open(io.BytesIO(content)) as picture:
         # parsing EXIF costs as much as decoding a small picture, so only where a camera left some
         upright = ImageOps.exif_transpose(picture) if "exif" in picture.info else picture
+        if upright.mode.startswith("I"):  # 16 bits a pixel: Pillow's conversion would cut them off at 255
+            upright = Image.fromarray(_eight_bits(np.asarray(upright), path))
+        elif upright.mode == "F":
+            raise damaged(path, "a picture of 8 or 16 bits", "its pixels are floating-point numbers")
         converted = upright.convert("RGB" if channels == 3 else "L")
         if size is not None and converted.size != (size, size):
             converted = converted.resize((size, size), Image.Resampling.BILINEAR)  # antialiased
         return np.asarray(converted)
+
+
+def _eight_bits(pixels: np.ndarray, path: Path) -> np.ndarray:
+    values = pixels.astype(np.int64)
+    if values.size and not 0 <= values.min() <= values.max() <= 65_535:
+        raise damaged(path, "a picture of 8 or 16 bits", f"pixels run from {values.min()} to {values.max()}")
+    return np.rint(values / 257).astype(np.uint8)
 
 
 def stacked(pictures: Iterable[np.ndarray], path: Path) -> np.ndarray:

@@ -16,12 +16,18 @@ def reading(path: Path, kind: str) -> Iterator[None]:
     """Turn any failure to read ``path`` as ``kind`` into a one-line `DataError`.
 
     Parsers of damaged files raise almost anything (struct.error, zlib.error, EOFError, KeyError, IndexError...), so
-    everything is caught here but our own errors and a full memory.
+    everything is caught here but our own errors that name the file.
     """
     try:
         yield
-    except (R2D2NetError, MemoryError):
+    except DataError as error:
+        if str(path) in str(error):
+            raise
+        raise damaged(path, kind, error) from error
+    except R2D2NetError:
         raise
+    except MemoryError as error:  # what a damaged count may ask for
+        raise damaged(path, kind, "it asks for more memory than there is") from error
     except OSError as error:
         if error.errno is None:  # not the system's: Pillow and gzip use OSError for bad content
             raise damaged(path, kind, error) from error

@@ -2,13 +2,17 @@
 
 A pickle may name any function and have it called. This reader knows a few names, and for each has a stand-in
 of its own: arrays are rebuilt from their bytes by `numpy.frombuffer`, numpy's own unpickling is never entered.
-Any other name is refused.
+Any other name is refused, and so is a state for one of the stand-ins themselves, which would change the reader for the
+files to come.
+
+The unpickler is the one that is written in Python: in the one in C, five bytes of a file can ask for 32 GB.
 """
 
 from __future__ import annotations
 
 import io
 import pickle
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +26,7 @@ def read_pickle(content: bytes, path: Path) -> Any:
     """The content of a pickle; ``path`` is where it came from, for messages."""
     with reading(path, "a pickle of arrays"):
         try:
-            return _finished(_Reader(io.BytesIO(content), encoding="latin1").load())
+            return _finished(_Reader(io.BytesIO(content), encoding="latin1").load(), {})
         except _RefusedError as error:
             raise DataError(f"{path} names {error}, which could run code: only arrays are read; {FIX}") from error
 
@@ -82,32 +86,51 @@ def _plain(code: str) -> np.dtype[Any]:
     return dtype
 
 
+class _Name:
+    """What a name in a pickle stands for: something to call, whose attributes the pickle cannot set."""
+
+    __slots__ = ("_call",)
+
+    def __init__(self, call: Callable[..., Any]) -> None:
+        self._call = call
+
+    def __call__(self, *arguments: Any) -> Any:
+        return self._call(*arguments)
+
+    def __setstate__(self, state: object) -> None:
+        raise _RefusedError("a state for a function")
+
+
 NAMES: dict[str, Any] = {
-    "ndarray": _Array,
-    "dtype": _Dtype,
-    "_reconstruct": lambda *_: _Array(),
-    "_frombuffer": _frombuffer,
-    "scalar": _scalar,
+    "ndarray": _Name(_Array),
+    "dtype": _Name(_Dtype),
+    "_reconstruct": _Name(_Array),
+    "_frombuffer": _Name(_frombuffer),
+    "scalar": _Name(_scalar),
 }
+ENCODE, BYTES = _Name(_bytes), _Name(_no_bytes)
 
 
-class _Reader(pickle.Unpickler):
+class _Reader(pickle._Unpickler):
     def find_class(self, module: str, name: str) -> Any:
         if module.split(".")[0] == "numpy" and name in NAMES:
             return NAMES[name]
         if (module, name) == ("_codecs", "encode"):
-            return _bytes
+            return ENCODE
         if module in ("builtins", "__builtin__") and name == "bytes":
-            return _no_bytes
+            return BYTES
         raise _RefusedError(f"{module}.{name}")
 
 
-def _finished(value: Any) -> Any:
-    """Arrays in place of their stand-ins."""
+def _finished(value: Any, done: dict[int, Any]) -> Any:
+    """Arrays in place of their stand-ins; what occurs many times is worked on once."""
     if isinstance(value, _Array):
         return value.value
-    if isinstance(value, dict):
-        return {key: _finished(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return type(value)(_finished(item) for item in value)
-    return value
+    if not isinstance(value, (dict, list, tuple)):
+        return value
+    if id(value) not in done:
+        if isinstance(value, dict):
+            done[id(value)] = {key: _finished(item, done) for key, item in value.items()}
+        else:
+            done[id(value)] = type(value)(_finished(item, done) for item in value)
+    return done[id(value)]

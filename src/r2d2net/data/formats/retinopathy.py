@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import numpy as np
-
 from r2d2net.data.formats.image_folder import read_labelled
 from r2d2net.data.formats.members import last_part, member_names
+from r2d2net.data.formats.npz import open_npz
 from r2d2net.data.formats.pictures import is_picture
 from r2d2net.data.formats.reading import damaged, reading
 from r2d2net.data.image_set import ImageSet, channels_first
@@ -29,11 +28,11 @@ def retinopathy_folder(pictures: str | Path, grades: str | Path, *, size: int = 
     pictures, grades = Path(pictures), Path(grades)
     kind = "a CSV of grades"
     with reading(grades, kind):
-        frame = pd.read_csv(grades)
+        frame = pd.read_csv(grades, dtype={image: str for image, _ in COLUMNS})  # "007" is not 7
         header = next((pair for pair in COLUMNS if set(pair) <= set(frame.columns)), None)
         if header is None:
             raise damaged(grades, kind, "its columns are not image and level, or id_code and diagnosis")
-        given = dict(zip(frame[header[0]].astype(str), frame[header[1]], strict=True))
+        given = dict(zip(frame[header[0]], frame[header[1]], strict=True))
         wrong = [grade for grade in given.values() if grade not in range(len(GRADES))]
         if wrong:
             raise damaged(grades, kind, f"grade {wrong[0]}, grades are 0 to 4")
@@ -48,7 +47,7 @@ def retinopathy_folder(pictures: str | Path, grades: str | Path, *, size: int = 
 def read_image_npz(path: Path, classes: tuple[str, ...]) -> ImageSet:
     """An .npz of ``images`` uint8 (n, height, width[, 3]) and ``labels`` (n,); pickled objects are never loaded."""
     kind = "an .npz of images and labels"
-    with reading(path, kind), np.load(path, allow_pickle=False) as content:
+    with open_npz(path, kind) as content:
         images, labels = content["images"], content["labels"]
         if len(images) != len(labels):
             raise damaged(path, kind, f"{len(labels)} labels for {len(images)} images")

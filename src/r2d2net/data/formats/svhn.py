@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
+from r2d2net.data.formats.matlab import read_mat
 from r2d2net.data.formats.reading import damaged, reading
 from r2d2net.data.image_set import ImageSet, channels_first
 
@@ -15,10 +16,8 @@ KIND = "an SVHN .mat file"
 
 def read_svhn(path: Path) -> ImageSet:
     """The digits of one file; 0 gets label 0."""
-    from scipy.io import loadmat
-
     with reading(path, KIND):
-        content = loadmat(path, variable_names=["X", "y"])
+        content = read_mat(path, ("X", "y"))
         x, y = content["X"], content["y"].reshape(-1)
         if x.dtype != np.uint8 or x.ndim != 4 or x.shape[2] != 3 or x.shape[3] != len(y):
             raise damaged(path, KIND, f"X {x.dtype} {x.shape} with {len(y)} labels")

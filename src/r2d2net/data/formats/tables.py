@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -11,32 +11,39 @@ import torch
 from torch import Tensor
 
 from r2d2net.data.formats.members import last_part, read_members
+from r2d2net.data.formats.npz import open_npz
 from r2d2net.data.formats.reading import damaged, reading
 from r2d2net.data.table import Split, Table, read_table
+from r2d2net.errors import DataError
 
 SPLITS = 20
 
 
-def read_uci(path: Path, names: tuple[str, ...]) -> Table:
+def read_uci(path: str | Path, names: Sequence[str] | None = None) -> Table:
     """A folder or zip with `data.txt`, and `index_features`, `index_target`, `index_train_K`, `index_test_K` if there.
 
-    Without index files the last column after the ``names`` is the target, and the splits are those that the files
-    would hold: they were drawn by numpy's legacy generator from seed 1, 90% for training.
+    Args:
+        path: The folder or zip.
+        names: The names of the inputs; by default x0, x1, ... and as many as `index_features.txt` lists, or all
+            columns but the last.
+
+    Without index files the first column after the inputs is the target, and the splits are those that the files would
+    hold: they were drawn by numpy's legacy generator from seed 1, 90% for training.
     """
-    kind = "a UCI table"
+    path, kind = Path(path), "a UCI table"
     with reading(path, kind):
         found = {last_part(name): text for name, text in read_members(path, lambda n: n.endswith(".txt"))}
         if "data.txt" not in found:
             raise damaged(path, kind, "data.txt is missing")
         data = np.loadtxt(io.BytesIO(found["data.txt"]), ndmin=2)
-        features = _indices(found, "index_features.txt", np.arange(len(names)))
+        features = _indices(found, "index_features.txt", np.arange(data.shape[1] - 1 if names is None else len(names)))
+        names = tuple(f"x{k}" for k in features) if names is None else tuple(names)
         target = int(_indices(found, "index_target.txt", np.array([len(names)]))[0])
-        if len(features) != len(names) or not np.isfinite(data).all():
-            raise damaged(path, kind, f"{len(features)} inputs where {len(names)} are expected, or not finite")
+        if len(features) != len(names):
+            raise damaged(path, kind, f"{len(features)} inputs where {len(names)} are expected")
         drawn = "index_train_0.txt" not in found
         splits = published_splits(len(data)) if drawn else _split_files(found)
-        x = torch.from_numpy(data[:, features].astype(np.float32))
-        return Table(x, torch.from_numpy(data[:, target].astype(np.float32)), names, splits)
+        return Table(_float(data[:, features]), _float(data[:, target]), names, splits)
 
 
 def published_splits(n: int) -> tuple[Split, ...]:
@@ -49,7 +56,7 @@ def published_splits(n: int) -> tuple[Split, ...]:
 
 def read_diabetes(path: Path) -> Table:
     """442 patients, 10 inputs, progression of the disease after a year."""
-    with reading(path, "the diabetes .npz"), np.load(path, allow_pickle=False) as content:
+    with open_npz(path, "the diabetes .npz") as content:
         names = tuple(str(name) for name in content["feature_names"])
         return Table(_float(content["X"]), _float(content["y"]), names)
 
@@ -64,7 +71,7 @@ def sklearn_diabetes() -> Table:
 
 def read_leukemia(path: Path) -> Table:
     """Golub's 72 patients, 7129 genes, ALL or AML; the published 38 train and 34 test rows are split 0."""
-    with reading(path, "the leukemia .npz"), np.load(path, allow_pickle=False) as content:
+    with open_npz(path, "the leukemia .npz") as content:
         x = np.concatenate([content["X_train"], content["X_test"]])
         y = np.concatenate([content["y_train"], content["y_test"]]).astype(np.int64)
         rows = torch.arange(len(y)).tensor_split([len(content["y_train"])])
@@ -98,4 +105,8 @@ def _split_files(found: Mapping[str, bytes]) -> tuple[Split, ...]:
 
 
 def _float(array: np.ndarray) -> Tensor:
-    return torch.from_numpy(array.astype(np.float32))
+    with np.errstate(over="ignore"):  # 1e300 is not finite in float32
+        values = array.astype(np.float32)
+    if not np.isfinite(values).all():
+        raise DataError("it holds values that are not finite")
+    return torch.from_numpy(values)
