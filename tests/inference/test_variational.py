@@ -48,3 +48,9 @@ def test_noise_follows_the_fit_within_about_an_epoch():
     residual = float((posterior.predict(x, "mean").mean - y).std())
     assert posterior.history[-1]["noise"] == pytest.approx(residual, rel=0.05)
     assert np.isclose(residual, 0.5, rtol=0.1)
+
+
+@pytest.mark.parametrize("value", ["0.1", np.float32(0.1), -1.0, float("nan")], ids=repr)
+def test_step_sizes_are_positive_numbers_that_can_be_saved(value):
+    with pytest.raises(rn.errors.ParameterError, match=r"^lr=.* is out of range: use a positive number"):
+        rn.inference.SVGI(lr=value)

@@ -109,7 +109,9 @@ class Variational:
         optional = {"lr": self.lr, "lr_rho": self.lr_rho, "clip": self.clip}
         positive = {"initial_scale": self.initial_scale} | {k: v for k, v in optional.items() if v is not None}
         for name, value in positive.items():
-            require(0 < value < math.inf, name, value, "use a positive number")
+            # Python's own numbers: others, such as numpy's, could not be saved
+            fits = isinstance(value, (int, float)) and 0 < value < math.inf
+            require(fits, name, repr(value), "use a positive number, such as 0.1")
         require(0 <= self.temperature < math.inf, "temperature", self.temperature, "use 0 or a positive number")
         for name in ("sweep_every", "draws"):
             require_whole(name, getattr(self, name))
