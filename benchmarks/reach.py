@@ -100,6 +100,7 @@ class Contestant(NamedTuple):
 
 CONTESTANTS = {
     "adaptive": Contestant(R2D2.adaptive(), SVGI()),
+    "adaptive, coordinate ascent": Contestant(R2D2.adaptive(), CAVI()),
     "R2D2": Contestant(R2D2(), SVGI()),
     "R2D2, coordinate ascent": Contestant(R2D2(), CAVI()),
     "R2D2, paper's a_pi": Contestant(R2D2.paper(), SVGI()),

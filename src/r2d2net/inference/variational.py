@@ -26,7 +26,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor
@@ -46,6 +46,7 @@ WARM_UP_SHARE = 0.6
 RISE_SHARE = 0.05  # of the steps, over which the step size rises: Adam's first steps know no scale
 LARGEST_STEP, SHORT_RUN = 0.3, 800  # largest step size, in units of He's deviation, of runs of so many steps or fewer
 WARM_UP_ROWS_PER_INPUT = 20
+RHO_SHARE = 1 / 3  # step size of rho as a share of that of the means
 NO_BFLOAT16 = ("not implemented for 'BFloat16'", "could not create a primitive")  # how torch says that it cannot
 
 
@@ -102,8 +103,6 @@ class Variational:
     clip: float | None = None
     estimator: Literal["weights", "local"] = "local"
     autocast: Literal["bfloat16"] | None = None
-
-    rho_ratio: ClassVar[float] = 1 / 3
 
     def __post_init__(self) -> None:
         optional = {"lr": self.lr, "lr_rho": self.lr_rho, "clip": self.clip}
@@ -283,7 +282,7 @@ class MeanField(ABC):
     def rho_rate(self, lr: float) -> float:
         """Step size of rho where that of the means is ``lr``."""
         settings = self.settings
-        return lr * (settings.rho_ratio if settings.lr_rho is None else settings.lr_rho / self.largest_step)
+        return lr * (RHO_SHARE if settings.lr_rho is None else settings.lr_rho / self.largest_step)
 
     def learning_rate(self, t: int) -> float:
         """Step size at step t of the run."""

@@ -9,8 +9,6 @@ least cross-validated error on the training rows of seed 0 (R2D2() and adaptive;
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -35,6 +33,7 @@ from r2d2net.priors import R2D2
 from r2d2net.provenance import provenance
 from r2d2net.report.demo_figure import Band, draw
 from r2d2net.run.fit import fit
+from r2d2net.run.threads import one_thread
 from r2d2net.shrinkage import Relevance, input_relevance
 
 LEVEL = 0.9  # of the intervals
@@ -153,17 +152,6 @@ def train_and_test(
     assert isinstance(prediction, Regression)
     relevance = input_relevance(posterior, x[train][:RELEVANCE_ROWS], draws=size.draws, seed=seed)
     return Fitted(posterior, prediction, relevance, seconds)
-
-
-@contextmanager
-def one_thread() -> Iterator[None]:
-    """Torch on one thread: networks this small gain nothing by more, and lose much where the cores are busy."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(threads)
 
 
 def linear_regression(x: Tensor, y: Tensor, train: Tensor, test: Tensor) -> Regression:

@@ -15,14 +15,12 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import cloudpickle
 import joblib
-import torch
 
 from r2d2net import checkpoint
 from r2d2net.errors import DivergenceError, ParameterError
@@ -31,6 +29,7 @@ from r2d2net.posterior import FILE, INTERRUPTED, Posterior
 from r2d2net.priors import R2D2
 from r2d2net.run.progress import lines
 from r2d2net.run.resume import finished, require_same
+from r2d2net.run.threads import one_thread
 from r2d2net.run.train import Plan, train
 
 FOLDER = "r2d2net-candidates"  # removed in the end: a name that nobody else gives a folder
@@ -114,52 +113,42 @@ def _outcomes(plans: Sequence[Plan], folders: Sequence[Path], jobs: int | None) 
     """The number of each run and its outcome, as they come to their ends."""
     on_cpu = plans[0].model.device.type == "cpu"
     workers = min(len(plans), joblib.cpu_count() if jobs is None else jobs) if on_cpu else 1
-    sent = _sent(plans, jobs) if workers > 1 else None
-    if sent is None:
+    if workers == 1 or not _can_be_sent(plans[0], jobs):
         for index, (plan, folder) in enumerate(zip(plans, folders, strict=True)):
             yield index, _run(plan, folder)
         return
     pool = joblib.Parallel(workers, backend="loky", return_as="generator_unordered", max_nbytes=None)
     parent = os.getpid()
-    yield from pool(joblib.delayed(_work)(sent, index, folder, parent) for index, folder in enumerate(folders))
+    tasks = enumerate(zip(plans, folders, strict=True))
+    yield from pool(joblib.delayed(_work)(index, plan, folder, parent) for index, (plan, folder) in tasks)
 
 
-def _sent(plans: Sequence[Plan], jobs: int | None) -> bytes | None:
-    """The plans as bytes for other processes; None where they have no such form and nobody asked for processes."""
+def _can_be_sent(plan: Plan, jobs: int | None) -> bool:
+    """Whether other processes can be given the plan; if not, and processes were asked for, an error."""
     try:
-        return cloudpickle.dumps(plans)
+        cloudpickle.dumps(plan)  # as joblib will
     except Exception as error:  # objects of the user's may fail to pickle in any way
         if jobs is None:
-            return None
+            return False
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise ParameterError(f"jobs={jobs}: model or data do not pickle ({reason}): use jobs=1") from error
+    return True
 
 
-def _work(sent: bytes, index: int, folder: Path, parent: int) -> tuple[int, Outcome]:
+def _work(index: int, plan: Plan, folder: Path, parent: int) -> tuple[int, Outcome]:
     """One run in a process of its own."""
     if os.name == "posix":
         _end_with(parent)
-    return index, _run(cloudpickle.loads(sent)[index], folder)
+    return index, _run(plan, folder)
 
 
 def _run(plan: Plan, folder: Path) -> Outcome:
-    with _one_thread():
+    with one_thread():
         try:
             score = train(plan, folder, resume=True, verbose=False).candidates[0]["validation"]
         except DivergenceError as error:
             return Outcome(None, str(error))
     return Outcome(score, None) if math.isfinite(score) else Outcome(None, f"its validation score is {score}")
-
-
-@contextmanager
-def _one_thread() -> Iterator[None]:
-    """The number of threads decides how sums are cut and so their last bits."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(threads)
 
 
 @cache

@@ -1,0 +1,23 @@
+"""Torch on one thread, for a while."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Use one thread and give the caller's number back.
+
+    The number of threads decides how sums are cut and so their last bits; and networks of a few layers gain nothing by
+    more of them, but lose much where the cores are busy.
+    """
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
