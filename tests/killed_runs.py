@@ -21,44 +21,73 @@ from torch import nn
 
 import r2d2net as rn
 from r2d2net import checkpoint
-from r2d2net.inference.variational import MeanField
+from r2d2net.run.train import Plan
 
-ALGORITHMS = {"svgi": rn.inference.SVGI, "cavi": rn.inference.CAVI}
+OURS = {"svgi": rn.inference.SVGI, "cavi": rn.inference.CAVI}
+RIVALS = {
+    "svi": rn.inference.SVI(),
+    "mfvi": rn.inference.MFVI(),
+    "radial": rn.inference.Radial(),
+    "map": rn.inference.MAP(),
+    "mcdropout": rn.inference.MCDropout(),
+    "deepensemble": rn.inference.DeepEnsemble(members=2),
+    "sgld": rn.inference.SGLD(burn_in=0.3, thin=2, memory=2000),  # room for 10 draws or so: they are thinned on the way
+    "sghmc": rn.inference.SGHMC(burn_in=0.3, thin=2, cycles=2),
+    "hmc": rn.inference.HMC(chains=2, max_tree_depth=3),
+}
+CLASSIFIERS = {"edl": rn.inference.EDL(), "dpn": rn.inference.DPN()}
+ALGORITHMS = [*OURS, *RIVALS, *CLASSIFIERS]
 PRIORS = {"r2d2": rn.priors.R2D2(), "horseshoe": rn.priors.Horseshoe(), "restarts": rn.priors.Horseshoe()}
+PRIORS |= {"rival": rn.priors.Gaussian(), "classes": rn.priors.Gaussian()}
 MOMENTS = ("step", "amid write", "before rename", "after rename", "time")
+
+
+def cases(algorithm):
+    if algorithm in OURS:
+        return ["r2d2", "horseshoe", "restarts"]
+    return ["rival" if algorithm in RIVALS else "classes"]
 
 
 def network(case):
     generator = torch.Generator().manual_seed(1)
     middle = [nn.BatchNorm1d(3), nn.ReLU(), nn.Dropout(0.2)] if case == "r2d2" else [nn.Tanh()]
-    net = nn.Sequential(nn.Linear(3, 3), *middle, nn.Linear(3, 1))
+    net = nn.Sequential(nn.Linear(3, 3), *middle, nn.Linear(3, 3 if case == "classes" else 1))
     with torch.no_grad():
         for parameter in net.parameters():
             parameter.normal_(generator=generator)
     return net
 
 
-def data():
+def data(case):
     generator = torch.Generator().manual_seed(2)
     x = torch.randn(36, 3, generator=generator)
+    if case == "classes":
+        return x, x.argmax(1)
     return x, 5 + 3 * x[:, 0] + torch.randn(36, generator=generator)
 
 
 def run(case, algorithm, **options):
     """R2D2 with BatchNorm, Dropout and early stopping, a checkpoint a step; or the horseshoe, a checkpoint an epoch,
-    once or from two starts.
+    once or from two starts; or a rival with a Gaussian prior, a checkpoint a step.
 
     The steps are so large that the validation score rises soon and the patience is used up before the last epoch.
     """
-    method = ALGORITHMS[algorithm](lr=0.4, schedule="constant", sweep_every=2)
+    if algorithm in OURS:
+        method = OURS[algorithm](lr=0.4, schedule="constant", sweep_every=2)
+    else:
+        method = {**RIVALS, **CLASSIFIERS}[algorithm]
     if case == "r2d2":
         options |= {"validation": 0.25, "patience": 2, "checkpoint_every": 0, "batch_size": 12}
-    else:
+    elif algorithm in OURS:
         options |= {"checkpoint_every": "epoch", "batch_size": 16}
+    else:
+        rows = {} if method.full_batch else {"batch_size": 12}
+        options |= {"checkpoint_every": 0, "jobs": 1, **rows}
     if case == "restarts":
         options = {"restarts": 2, "jobs": 1, **options}
-    model = rn.BayesianModel(network(case), prior=PRIORS[case])
-    return rn.fit(model, data(), method, **{"epochs": 10, "seed": 3, "verbose": False, **options})
+    likelihood = rn.likelihoods.Categorical() if case == "classes" else rn.likelihoods.Gaussian()
+    model = rn.BayesianModel(network(case), prior=PRIORS[case], likelihood=likelihood)
+    return rn.fit(model, data(case), method, **{"epochs": 10, "seed": 3, "verbose": False, **options})
 
 
 def kill_at(moment, count, cut):
@@ -73,11 +102,18 @@ def kill_at(moment, count, cut):
     def die():
         os.kill(os.getpid(), signal.SIGKILL)
 
-    step, fsync, replace = MeanField.step, os.fsync, os.replace
+    build, fsync, replace = Plan.build, os.fsync, os.replace
 
-    def killing_step(*arguments):
-        result = step(*arguments)
-        return die() if due() else result
+    def killing_build(plan):
+        running = build(plan)
+        step = running.step
+
+        def killing_step(*arguments):
+            result = step(*arguments)
+            return die() if due() else result
+
+        running.step = killing_step
+        return running
 
     def killing_fsync(file):
         if stat.S_ISREG(os.fstat(file).st_mode) and due():
@@ -94,7 +130,7 @@ def kill_at(moment, count, cut):
             die()
 
     if moment == "step":
-        MeanField.step = killing_step
+        Plan.build = killing_build
     elif moment == "amid write":
         checkpoint.os.fsync = killing_fsync
     elif moment in ("before rename", "after rename"):
@@ -157,7 +193,7 @@ if __name__ == "__main__":
     torch.set_num_threads(1)
     how, folder, algorithm, last = sys.argv[1:]
     if how == "often":
-        for case in PRIORS:
+        for case in cases(algorithm):
             often(Path(folder) / case, algorithm, case, int(last))
     else:
         print("ready", flush=True)

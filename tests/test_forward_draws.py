@@ -7,6 +7,7 @@ from torch import nn
 import r2d2net as rn
 from architectures import ZOO, mlp
 from r2d2net import forward_draws as module
+from r2d2net.inference import Draws
 from r2d2net.posterior import MEMORY
 
 FUSED = {"lstm", "transformer encoder"}
@@ -15,9 +16,9 @@ FUSED = {"lstm", "transformer encoder"}
 def at_draws(net, x, vectorize, *, rows=5, memory=MEMORY, likelihood=None):
     model = rn.BayesianModel(net, likelihood=likelihood)
     draws = 0.3 * torch.randn(7, model.size, generator=torch.Generator().manual_seed(0))
-    fixed, buffers = model.own_weights()[1], model.buffers()
+    networks = Draws.sharing(draws, model.own_weights()[1], model.buffers(), {})
     with torch.no_grad():
-        return module.forward_draws(model, draws, fixed, buffers, x, rows=rows, memory=memory, vectorize=vectorize)
+        return module.forward_draws(model, networks, x, rows=rows, memory=memory, vectorize=vectorize)
 
 
 @pytest.mark.parametrize("case", ZOO, ids=lambda case: case.name)
@@ -51,7 +52,8 @@ def test_the_memory_cap_holds_under_vmap():
         model.forward(draws[0], draws[0, :0], {}, x)
     for memory, together in ((MEMORY, 7), (2 * one.total, 2), (one.total // 2, 1)):
         with torch.no_grad(), Largest() as largest:
-            module.forward_draws(model, draws, draws[0, :0], {}, x, rows=12, memory=memory, vectorize=True)
+            networks = Draws.sharing(draws, draws[0, :0], {}, {})
+            module.forward_draws(model, networks, x, rows=12, memory=memory, vectorize=True)
         assert largest.total == max(together * 12 * 8, 7 * 12)
 
 
@@ -80,9 +82,25 @@ def test_what_vmap_cannot_run_goes_through_the_loop(monkeypatch):
     monkeypatch.setattr(module, "_at_once", failing)
     monkeypatch.setattr(rn.BayesianModel, "device", type("Device", (), {"type": "cuda"})())
     model = rn.BayesianModel(net)
-    chosen = module.forward_draws(model, torch.ones(2, model.size), torch.zeros(0), {}, ZOO[0].x, rows=5, memory=1)
+    networks = Draws.sharing(torch.ones(2, model.size), torch.zeros(0), {}, {})
+    chosen = module.forward_draws(model, networks, ZOO[0].x, rows=5, memory=1)
     assert tried == [1]
     assert chosen.shape == (2, 12, 1)
+
+
+@pytest.mark.parametrize("vectorize", [False, True])
+def test_draws_may_differ_in_all_their_parts(vectorize):
+    net = nn.Sequential(nn.Linear(3, 2), nn.BatchNorm1d(2), nn.Linear(2, 1))
+    model = rn.BayesianModel(net)
+    g = torch.Generator().manual_seed(0)
+    weights, fixed = torch.randn(3, model.size, generator=g), torch.randn(3, model.fixed_size, generator=g)
+    buffers = {name: torch.stack([buffer + i for i in range(3)]) for name, buffer in model.buffers().items()}
+    draws = Draws(weights, fixed, buffers, {})
+    with torch.no_grad():
+        found = module.forward_draws(model, draws, ZOO[0].x, rows=5, memory=MEMORY, vectorize=vectorize)
+    for i in range(3):
+        net.load_state_dict(model.state_dict(weights[i], fixed[i], {k: v[i] for k, v in buffers.items()}))
+        torch.testing.assert_close(found[i], net.eval()(ZOO[0].x), rtol=1e-4, atol=1e-5)
 
 
 def test_predict_takes_the_choice():

@@ -1,5 +1,6 @@
 """Prediction does not depend on how it is cut into pieces."""
 
+import pandas as pd
 import pytest
 import torch
 
@@ -60,3 +61,11 @@ def test_inputs_that_the_network_does_not_take_are_one_line():
             posterior.predict(bad)
     with pytest.raises(rn.errors.DataError, match="x holds a scalar"):
         posterior.predict(3.0)
+
+
+def test_tables_are_inputs_in_fit_and_in_predict(fitted):
+    table = pd.DataFrame(X.numpy(), columns=["a", "b", "c"])
+    by_table = rn.fit(rn.BayesianModel(mlp()), (table, pd.Series(ZOO[0].y.numpy())), epochs=2, verbose=False)
+    assert torch.equal(by_table.predict(table, 3).samples, by_table.predict(X, 3).samples)
+    with pytest.raises(rn.errors.DataError, match=r"^x of type DataFrame is no array of numbers"):
+        by_table.predict(table.assign(a="high"))

@@ -42,12 +42,21 @@ def test_likelihoods(likelihood):
     assert likelihood_from(through_json(describe(likelihood))) == likelihood
 
 
+def fields(method):
+    return {field.name for field in dataclasses.fields(method)}
+
+
 @pytest.mark.parametrize("method", METHODS)
 def test_algorithms(method):
     assert method_from(through_json(describe(method()))) == method()
     changed = {"lr": 0.3, "lr_rho": 0.1, "temperature": 0.5, "sweep_every": 3, "draws": 2, "clip": 1.0, "warm_up": 0.2}
-    changed |= {"schedule": "constant", "start": "net", "estimator": "weights", "autocast": "bfloat16"}
+    changed |= {"start": "net", "members": 3, "chains": 3, "thin": 2, "burn_in": 0.25, "rate": 0.3}
+    changed = {name: value for name, value in changed.items() if name in fields(method)}
     assert method_from(through_json(describe(method(**changed)))) == method(**changed)
+
+
+def test_every_algorithm_is_in_the_list():
+    assert {method.__name__ for method in METHODS} == set(inference.ALGORITHMS)
 
 
 def test_a_model():
@@ -68,24 +77,37 @@ def test_another_network_or_an_unknown_name_is_refused():
         prior_from({"type": "Cauchy", "arguments": {}})
 
 
-@pytest.mark.parametrize("method", METHODS)
+OUT_OF_RANGE = [
+    ("schedule", "linear"),
+    ("estimator", "flipout"),
+    ("start", "zeros"),
+    ("variance", "full"),
+    ("lr", 0.0),
+    ("lr", float("nan")),
+    ("draws", 0),
+    ("draws", 1.5),
+    ("sweep_every", 2.5),
+    ("temperature", -1.0),
+    ("warm_up", 2.0),
+    ("clip", 0.0),
+    ("autocast", "float16"),
+    ("members", 0),
+    ("chains", 0),
+    ("thin", 0),
+    ("burn_in", 1.0),
+    ("memory", 0),
+    ("rate", 1.0),
+    ("friction", 0.0),
+    ("target_accept", 1.0),
+    ("max_tree_depth", 0),
+    ("scales", "none"),
+    ("direction", "sideways"),
+]
+
+
 @pytest.mark.parametrize(
-    ("argument", "value"),
-    [
-        ("schedule", "linear"),
-        ("estimator", "flipout"),
-        ("start", "zeros"),
-        ("variance", "full"),
-        ("lr", 0.0),
-        ("lr", float("nan")),
-        ("draws", 0),
-        ("draws", 1.5),
-        ("sweep_every", 2.5),
-        ("temperature", -1.0),
-        ("warm_up", 2.0),
-        ("clip", 0.0),
-        ("autocast", "float16"),
-    ],
+    ("method", "argument", "value"),
+    [(method, *bad) for method in METHODS for bad in OUT_OF_RANGE if bad[0] in fields(method)],
 )
 def test_settings_out_of_range_name_argument_and_value(method, argument, value):
     with pytest.raises(ParameterError, match=rf"^{argument}='?{value}'? is out of range: "):

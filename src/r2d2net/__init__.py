@@ -1,6 +1,6 @@
 """r2d2net: Bayesian neural networks with shrinkage priors."""
 
-from r2d2net import data, distributions, inference, likelihoods, metrics, nets, priors, shrinkage
+from r2d2net import data, diagnostics, distributions, inference, likelihoods, metrics, nets, priors, shrinkage
 from r2d2net.errors import CheckpointError, DataError, DivergenceError, ParameterError, R2D2NetError
 from r2d2net.model import BayesianModel
 from r2d2net.posterior import Posterior, load, save
@@ -17,6 +17,7 @@ __all__ = [
     "R2D2NetError",
     "__version__",
     "data",
+    "diagnostics",
     "distributions",
     "fit",
     "inference",

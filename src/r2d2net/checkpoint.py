@@ -9,10 +9,13 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+from collections.abc import Callable
+from mmap import ACCESS_READ
+from mmap import mmap as map_file
 from pathlib import Path
 from typing import Any
 
-from safetensors.torch import load, save
+from safetensors.torch import load, load_file, save
 from torch import Tensor
 
 from r2d2net.errors import CheckpointError
@@ -21,6 +24,8 @@ from r2d2net.files import replace_when_written
 FORMAT = 1
 MARK = b'"sha256":"'  # the digest follows; it is that of the file with zeros in its own place
 ZEROS = "0" * 64
+MOST_HEADER = 100_000_000  # safetensors' own limit, in bytes
+FEW = 1 << 16  # elements of a tensor that is read at once even where the file is mapped
 
 
 def write(path: Path, tensors: dict[str, Tensor], header: dict[str, Any]) -> None:
@@ -41,26 +46,45 @@ def write(path: Path, tensors: dict[str, Tensor], header: dict[str, Any]) -> Non
         raise CheckpointError(f"{path} could not be written: {error}") from error
 
 
-def read(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Read a run; missing, truncated, altered or foreign files are one clear error."""
+def read(path: Path, *, mmap: bool = False) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """Read a run; missing, truncated, altered or foreign files are one clear error.
+
+    With ``mmap`` large tensors stay in the file: they are views of it, read page by page as they are used.
+    """
     try:
-        content = path.read_bytes()
+        with open(path, "rb") as file:
+            if mmap and os.fstat(file.fileno()).st_size:  # a file of no bytes cannot be mapped
+                _require_whole_file(path, map_file(file.fileno(), 0, access=ACCESS_READ))
+                tensors = load_file(path)  # safetensors maps the file too
+                header = _header(path, file.read(8 + MOST_HEADER))
+                return {k: t if t.numel() > FEW else t.clone() for k, t in tensors.items()}, header
+            content = file.read()
     except FileNotFoundError as error:
         raise CheckpointError(f"{path} is not there: give the folder of a saved run") from error
     except OSError as error:
         raise CheckpointError(f"{path} could not be read: {error.strerror}") from error
+    _require_whole_file(path, content)
+    # Cloned into torch's own, aligned memory: matrix products of unaligned memory may round otherwise.
+    return {name: tensor.clone() for name, tensor in load(content).items()}, _header(path, content)
+
+
+def _require_whole_file(path: Path, content: bytes | map_file) -> None:
     start = content.find(MARK) + len(MARK)
-    digest = hashlib.sha256(content[:start])
-    digest.update(ZEROS.encode())
-    digest.update(content[start + 64 :])
-    if start < len(MARK) or content[start : start + 64] != digest.hexdigest().encode():
+    with memoryview(content) as view:
+        digest = hashlib.sha256(view[:start])
+        digest.update(ZEROS.encode())
+        digest.update(view[start + 64 :])
+        written = bytes(view[start : start + 64])
+    if start < len(MARK) or written != digest.hexdigest().encode():
         raise CheckpointError(f"{path} is truncated, altered or not a saved run: its digest does not match")
+
+
+def _header(path: Path, content: bytes) -> dict[str, Any]:
     length = int.from_bytes(content[:8], "little")
     header = json.loads(json.loads(content[8 : 8 + length])["__metadata__"]["r2d2net"])
     if header["format"] != FORMAT:
         raise CheckpointError(f"{path} has format {header['format']}, this version of r2d2net reads {FORMAT}")
-    # Cloned into torch's own, aligned memory: matrix products of unaligned memory may round otherwise.
-    return {name: tensor.clone() for name, tensor in load(content).items()}, header
+    return header
 
 
 def remove_partial(folder: Path) -> None:
@@ -85,15 +109,21 @@ def flatten(tree: Any, prefix: str = "") -> dict[str, Tensor]:
     return flat
 
 
-def unflatten(template: Any, tensors: dict[str, Tensor]) -> Any:
-    """The tree of the template's form, filled from a flat dict; tensors missing, left over or misshapen are errors."""
+def unflatten(
+    template: Any, tensors: dict[str, Tensor], *, any_shape: Callable[[str], bool] = lambda name: False
+) -> Any:
+    """The tree of the template's form, filled from a flat dict; tensors missing, left over or misshapen are errors.
+
+    ``any_shape`` says which tensors, by name, may have another shape than the template's.
+    """
     expected = flatten(template)
     for name in sorted(expected.keys() ^ tensors.keys()):
         verb = "lacks" if name in expected else "also holds"
         raise CheckpointError(f"the saved run {verb} {name!r}: it was made for another net or algorithm")
     for name, like in expected.items():
         found = tensors[name]
-        if found.shape != like.shape or found.dtype != like.dtype:
+        fits = found.shape == like.shape or any_shape(name)
+        if not fits or found.dtype != like.dtype:
             raise CheckpointError(
                 f"the saved run holds {name!r} as {tuple(found.shape)} {found.dtype}, "
                 f"the model needs {tuple(like.shape)} {like.dtype}"

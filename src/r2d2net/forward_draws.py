@@ -15,6 +15,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from r2d2net.errors import ParameterError, require
+from r2d2net.inference.base import Draws
 from r2d2net.model import BayesianModel, Tensors
 
 # Layers with fused kernels that vmap has no rule for.
@@ -25,9 +26,7 @@ NO_VMAP = ("vmap:", "Batching rule not implemented", "doesn't have storage")
 
 def forward_draws(
     model: BayesianModel,
-    draws: Tensor,  # (draws, weights)
-    fixed: Tensor,
-    buffers: Tensors,
+    draws: Draws,
     inputs: Any,
     *,
     rows: int,
@@ -38,9 +37,7 @@ def forward_draws(
 
     Args:
         model: The model.
-        draws: Draws of all Bayesian weights.
-        fixed: The deterministic parameters.
-        buffers: The network's buffers.
+        draws: Draws of the network.
         inputs: A tensor or a tuple of tensors, as the network sees them.
         rows: Rows of a forward pass.
         memory: Elements that the draws of a vectorised pass may need together.
@@ -53,7 +50,7 @@ def forward_draws(
         raise ParameterError(f"vectorize=True: vmap has no rule for {fused[0]}; leave it out")
     if vectorize or (vectorize is None and model.device.type == "cuda" and not fused):
         try:
-            return _at_once(model, draws, fixed, buffers, inputs, rows, memory)
+            return _at_once(model, draws, inputs, rows, memory)
         except RuntimeError as error:
             if not any(sign in str(error) for sign in NO_VMAP):
                 raise
@@ -61,20 +58,26 @@ def forward_draws(
                 reason = str(error).splitlines()[0]
                 raise ParameterError(f"vectorize=True: vmap cannot run the network ({reason}); leave it out") from error
     blocks = _blocks(inputs, rows)
-    return torch.stack([torch.cat([_flat(model.forward(w, fixed, buffers, x)) for x in blocks]) for w in draws])
+    networks = [_network(draws, i) for i in range(len(draws.weights))]
+    return torch.stack([torch.cat([_flat(model.forward(*network, x)) for x in blocks]) for network in networks])
 
 
-def _at_once(
-    model: BayesianModel, draws: Tensor, fixed: Tensor, buffers: Tensors, inputs: Any, rows: int, memory: int
-) -> Tensor:
+def _at_once(model: BayesianModel, draws: Draws, inputs: Any, rows: int, memory: int) -> Tensor:
     blocks = _blocks(inputs, rows)
     with _Elements() as counted:
-        model.forward(draws[0], fixed, buffers, blocks[0])
+        model.forward(*_network(draws, 0), blocks[0])
     together = max(1, memory // max(1, counted.total))
     parts = [
-        vmap(lambda w, x=x: _flat(model.forward(w, fixed, buffers, x)), chunk_size=together)(draws) for x in blocks
+        vmap(lambda w, f, b, x=x: _flat(model.forward(w, f, b, x)), chunk_size=together)(
+            draws.weights, draws.fixed, draws.buffers
+        )
+        for x in blocks
     ]
     return torch.cat(parts, dim=1)
+
+
+def _network(draws: Draws, i: int) -> tuple[Tensor, Tensor, Tensors]:
+    return draws.weights[i], draws.fixed[i], {name: buffer[i] for name, buffer in draws.buffers.items()}
 
 
 class _Elements(TorchDispatchMode):

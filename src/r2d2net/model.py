@@ -133,6 +133,13 @@ class BayesianModel:
         model.bayesian = tuple(s._replace(prior=prior) if s.name in weights else s for s in self.bayesian)
         return model
 
+    def with_likelihood(self, likelihood: Likelihood) -> BayesianModel:
+        """The model with this likelihood."""
+        model = copy.copy(self)
+        model.net = copy.deepcopy(self.net)
+        model.likelihood = likelihood
+        return model
+
     def own_weights(self) -> tuple[Tensor, Tensor]:
         """The network's own parameters as the two flat vectors."""
         parameters = dict(self.net.named_parameters())

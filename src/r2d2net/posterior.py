@@ -2,22 +2,26 @@
 
 posterior.sample(n)              draws of all Bayesian weights, (n, weights)
 posterior.predict(x, draws=100)  the predictive distribution in the user's units
-posterior.state_dict()           one draw, or the mean, for the plain network's load_state_dict
+posterior.state_dict()           the mean network, for the plain network's load_state_dict
+posterior.state_dicts(n)         draws of it
 posterior.save("run")            and load("run", net) gets it back
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from r2d2net import checkpoint
 from r2d2net.errors import CheckpointError, DataError, ParameterError, require, require_whole
 from r2d2net.forward_draws import forward_draws
-from r2d2net.inference.base import Running
+from r2d2net.inference.base import Draws, Running
+from r2d2net.likelihoods.base import Noise
 from r2d2net.model import BayesianModel, Tensors, refusing_inputs
 from r2d2net.prediction import Classification, Counts, Prediction, Regression
 from r2d2net.provenance import provenance
@@ -68,20 +72,32 @@ class Posterior:
 
     def mean(self) -> Tensor:
         """Posterior mean of all Bayesian weights."""
-        return self.running.mean(self.state)
+        return self.running.center(self.state).weights[0]
 
     def named(self, weights: Tensor) -> Tensors:
         """Views of flat weights by parameter name; a first dimension of draws is kept."""
         return {slot.name: slot.of(weights) for slot in self.model.bayesian}
 
     def state_dict(self, weights: Tensor | None = None) -> Tensors:
-        """A state dict of the plain network at one draw; at the posterior mean by default.
+        """A state dict of the plain network at one draw of the weights; at the posterior mean by default.
 
         It takes inputs and gives outputs in standardised units: ``posterior.units`` translates. Networks fitted with
-        ``standardize=False`` work in the user's own.
+        ``standardize=False`` work in the user's own. Deterministic parameters and buffers are the mean network's.
         """
-        weights = self.mean() if weights is None else weights
-        return self.model.state_dict(weights, self.state.fixed, self.state.buffers)
+        center = self.running.center(self.state)
+        return self._state_dict(center if weights is None else center._replace(weights=weights[None]), 0)
+
+    def state_dicts(
+        self, n: int = 1, *, seed: int | None = None, generator: torch.Generator | None = None
+    ) -> Iterator[Tensors]:
+        """State dicts of the plain network at n draws, each with its own deterministic parameters and buffers."""
+        require_whole("n", n)
+        for drawn in self.running.draws(self.state, n, self._generator(seed, generator), at_once=1):
+            yield self._state_dict(drawn, 0)
+
+    def _state_dict(self, drawn: Draws, i: int) -> Tensors:
+        buffers = {name: buffer[i] for name, buffer in drawn.buffers.items()}
+        return self.model.state_dict(drawn.weights[i], drawn.fixed[i], buffers)
 
     @torch.no_grad()
     def predict(
@@ -98,15 +114,16 @@ class Posterior:
 
         Args:
             x: Inputs as in training, in the user's units.
-            draws: Number of weight draws, or "mean" for the posterior mean weights alone.
+            draws: Number of weight draws, or "mean" for the posterior mean weights alone. A posterior made of stored
+                draws (a sampler's, an ensemble's) has only so many: more are not repeated.
             seed: Seed of the draws; the same draws serve all rows.
             generator: Used instead of the seed.
             rows: Rows of a forward pass: less needs less memory.
             vectorize: True runs many draws at once by `torch.func.vmap`, False one after the other. By default vmap is
                 for GPUs, and for networks that it can run.
         """
-        outputs = self.outputs(x, draws, seed=seed, generator=generator, rows=rows, vectorize=vectorize)
-        prediction = self.model.likelihood.predict(outputs, self.state.noise, self.units.y)
+        outputs, noise = self._outputs(x, draws, seed, generator, rows, vectorize)
+        prediction = self.model.likelihood.predict(outputs, noise, self.units.y)
         return _squeeze(prediction) if self.flat_target else prediction
 
     @torch.no_grad()
@@ -121,6 +138,17 @@ class Posterior:
         vectorize: bool | None = None,
     ) -> Tensor:
         """The network's raw outputs, (draws, rows, width)."""
+        return self._outputs(x, draws, seed, generator, rows, vectorize)[0]
+
+    def _outputs(
+        self,
+        x: Any,
+        draws: int | Literal["mean"],
+        seed: int | None,
+        generator: torch.Generator | None,
+        rows: int,
+        vectorize: bool | None,
+    ) -> tuple[Tensor, Noise]:
         require_whole("rows", rows)
         inputs = self.units.inputs(_inputs(x, self.model))
         parts = inputs if isinstance(inputs, tuple) else (inputs,)
@@ -129,16 +157,18 @@ class Posterior:
         if len(parts[0]) == 0:
             raise DataError("x has 0 rows: give at least one")
         if draws == "mean":
-            return self._forward(self.mean()[None], inputs, rows, vectorize)
+            center = self.running.center(self.state)
+            return self._forward(center, inputs, rows, vectorize), center.noise
         fits = isinstance(draws, int) and draws >= 1
         require(fits, "draws", repr(draws), "use a whole number from 1, or 'mean'")
-        source = self._generator(seed, generator)
+        available = self.running.available(self.state)
+        count = draws if available is None else min(draws, available)
         chunk = max(1, MEMORY // self.model.size)
-        collected = []
-        for start in range(0, draws, chunk):
-            weights = self.running.sample(self.state, min(chunk, draws - start), source)
-            collected.append(self._forward(weights, inputs, rows, vectorize))
-        return torch.cat(collected)
+        outputs, noises = [], []
+        for drawn in self.running.draws(self.state, count, self._generator(seed, generator), at_once=chunk):
+            outputs.append(self._forward(drawn, inputs, rows, vectorize))
+            noises.append(drawn.noise)
+        return torch.cat(outputs), {name: torch.cat([noise[name] for noise in noises]) for name in noises[0]}
 
     def save(self, folder: str | Path) -> Path:
         """Save into a folder, complete or not at all; `load` reads it."""
@@ -152,11 +182,9 @@ class Posterior:
         checkpoint.write(path, tensors, header)
         return path
 
-    def _forward(self, weights: Tensor, inputs: Any, rows: int, vectorize: bool | None) -> Tensor:
-        fixed, buffers = self.state.fixed, self.state.buffers
-        limits = {"rows": rows, "memory": MEMORY}
+    def _forward(self, drawn: Draws, inputs: Any, rows: int, vectorize: bool | None) -> Tensor:
         with refusing_inputs(inputs):
-            return forward_draws(self.model, weights, fixed, buffers, inputs, **limits, vectorize=vectorize)
+            return forward_draws(self.model, drawn, inputs, rows=rows, memory=MEMORY, vectorize=vectorize)
 
     def _generator(self, seed: int | None, generator: torch.Generator | None) -> torch.Generator:
         if generator is not None:
@@ -171,15 +199,22 @@ def save(posterior: Posterior, folder: str | Path) -> Path:
     return posterior.save(folder)
 
 
-def load(folder: str | Path, net: nn.Module) -> Posterior:
-    """Load a posterior that was saved for a network of this architecture; the network is not changed."""
+def load(folder: str | Path, net: nn.Module, *, mmap: bool = False) -> Posterior:
+    """Load a posterior that was saved for a network of this architecture; the network is not changed.
+
+    Args:
+        folder: Where it was saved.
+        net: A network of the architecture that was fitted.
+        mmap: Leave large tensors, such as a sampler's draws, in the file and read what is needed when it is needed.
+            The file must stay as it is as long as the posterior is used.
+    """
     path = Path(folder) / FILE
     if not path.exists() and (Path(folder) / INTERRUPTED).exists():
         raise CheckpointError(f"{folder} holds an interrupted run: finish it by fit(..., resume={str(folder)!r})")
-    tensors, header = checkpoint.read(path)
+    tensors, header = checkpoint.read(path, mmap=mmap)
     settings = header["settings"]
     model = model_from(net, settings["model"])
-    running = method_from(settings["algorithm"]).build(
+    running = method_from(settings["algorithm"]).reader(
         model, n=settings["n"], steps=settings["epochs"] * settings["batches"], inputs=settings["inputs"]
     )
     posterior = restored(running, tensors, header)
@@ -189,11 +224,10 @@ def load(folder: str | Path, net: nn.Module) -> Posterior:
 
 def restored(running: Running, tensors: Tensors, header: dict[str, Any]) -> Posterior:
     """The posterior that a file's tensors and header describe, for the algorithm and model it was made by."""
-    state, units = checkpoint.part(tensors, "state/"), checkpoint.part(tensors, "units/")
     return Posterior(
         running,
-        checkpoint.unflatten(_template(running, state), state),
-        Units.of(units, running.model.device),
+        running.restore(checkpoint.part(tensors, "state/")),
+        Units.of(checkpoint.part(tensors, "units/"), running.model.device),
         flat_target=header["settings"]["flat_target"],
         history=header["history"],
         settings=header["settings"],
@@ -201,19 +235,12 @@ def restored(running: Running, tensors: Tensors, header: dict[str, Any]) -> Post
     )
 
 
-def _template(running: Running, saved: Tensors) -> Any:
-    """A state of the algorithm's form; what the likelihood learns has the form that was saved."""
-    device = running.model.device
-    template = running.init(torch.zeros(1, 1, device=device), torch.Generator(device).manual_seed(0))
-    noise = {name: tensor.to(device) for name, tensor in checkpoint.part(saved, "noise/").items()}
-    return template._replace(noise=noise)
-
-
 def _inputs(x: Any, model: BayesianModel) -> Any:
     if isinstance(x, tuple):
         return tuple(_inputs(part, model) for part in x)
     try:
-        tensor = torch.as_tensor(x, device=model.device)
+        # np.asarray reads tables too, which torch does not
+        tensor = torch.as_tensor(x if isinstance(x, Tensor) else np.array(x), device=model.device)
     except (TypeError, ValueError) as error:
         raise DataError(f"x of type {type(x).__name__} is no array of numbers: {error}") from error
     if not tensor.is_floating_point():

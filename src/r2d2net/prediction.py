@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
@@ -158,6 +158,62 @@ class Classification:
         if bool(((label < 0) | (label >= probs.shape[1]) | (label != target)).any()):
             raise DataError(f"y holds a class outside 0, ..., {probs.shape[1] - 1}")
         return probs.gather(-1, label).squeeze(-1).clamp(min=torch.finfo(probs.dtype).tiny).log()
+
+
+@dataclass(frozen=True)
+class DirichletClassification(Classification):
+    """Prediction of a class by a network that gives a Dirichlet law of the class probabilities.
+
+        p | w ~ Dirichlet(a),  S = sum_k a_k,  E[p_k | w] = a_k / S,  Var[p_k | w] = a_k (S - a_k) / (S^2 (S + 1))
+
+    Its uncertainty is epistemic as that of the weights is: ``std``, ``aleatoric`` and ``mutual_information`` are of the
+    mixture of these laws over the draws. ``samples`` are their means, so ``probs`` and all that reads probabilities
+    alone need not know of it.
+
+    Attributes:
+        concentration: a for each draw of the weights, (draws, rows, classes).
+    """
+
+    samples: Tensor = field(init=False)
+    concentration: Tensor
+
+    def __post_init__(self) -> None:
+        mean = self.concentration / self.concentration.sum(-1, keepdim=True)
+        object.__setattr__(self, "samples", mean)  # frozen
+
+    @property
+    def strength(self) -> Tensor:
+        """S, averaged over the draws: how many observations the prediction is worth."""
+        return self.concentration.sum(-1).mean(0)
+
+    @property
+    def vacuity(self) -> Tensor:
+        """K / S for K classes, averaged over the draws: 1 where a network has no evidence beyond the uniform law."""
+        return (self.concentration.shape[-1] / self.concentration.sum(-1)).mean(0)
+
+    @property
+    def aleatoric(self) -> Tensor:
+        """Expected entropy of p: psi(S + 1) - sum_k (a_k / S) psi(a_k + 1), averaged over the draws."""
+        a = self.concentration.double()  # the difference may have few digits
+        total = a.sum(-1, keepdim=True)
+        entropy = (a / total * (torch.digamma(total + 1) - torch.digamma(a + 1))).sum(-1)
+        return entropy.mean(0).to(self.samples.dtype)
+
+    @property
+    def std(self) -> Tensor:
+        """Standard deviation of each class probability, by the law of total variance."""
+        total = self.concentration.sum(-1, keepdim=True)
+        within = self.samples * (1 - self.samples) / (total + 1)
+        return torch.sqrt(within.mean(0) + self.samples.var(0, correction=0))
+
+    @property
+    def differential_entropy(self) -> Tensor:
+        """Entropy of the law of p itself, averaged over the draws: highest, -log (K - 1)!, where p is uniform."""
+        a = self.concentration.double()
+        total = a.sum(-1)
+        log_beta = torch.lgamma(a).sum(-1) - torch.lgamma(total)
+        slopes = (total - a.shape[-1]) * torch.digamma(total) - ((a - 1) * torch.digamma(a)).sum(-1)
+        return (log_beta + slopes).mean(0).to(self.samples.dtype)
 
 
 @dataclass(frozen=True)

@@ -77,7 +77,7 @@ def model_from(net: Any, specification: Specification) -> BayesianModel:
 
 
 def _build(module: Any, name: str, arguments: dict[str, Any]) -> Any:
-    if name not in module.__all__:
+    if name not in module.__all__ or name == "ALGORITHMS":
         raise CheckpointError(f"the saved run names {name!r}, which {module.__name__} does not have")
     try:
         return getattr(module, name)(**arguments)

@@ -19,6 +19,7 @@ from architectures import mlp
 from r2d2net.errors import CheckpointError, DivergenceError, ParameterError
 from r2d2net.inference.variational import MeanField
 from r2d2net.run import candidates as module
+from r2d2net.run import orphans
 from r2d2net.run import train as runs
 
 FAST = {"epochs": 3, "batch_size": 15, "seed": 1, "verbose": False}
@@ -179,10 +180,10 @@ def wait_for(condition, seconds=60):
 def test_a_process_ends_with_its_parent():
     program = """
 import os, time
-from r2d2net.run.candidates import _end_with
+from r2d2net.run.orphans import end_with
 parent = os.getpid()
 if os.fork() == 0:
-    _end_with(parent)
+    end_with(parent)
 print("ready", flush=True)
 time.sleep(120)
 """
@@ -202,7 +203,7 @@ def test_killed_while_two_processes_run(tmp_path):
         wait_for(lambda: list(place.glob("*/checkpoint.safetensors")))
         child.kill()
     assert child.returncode == -9
-    time.sleep(2 * module.ORPHAN_SECONDS)
+    time.sleep(2 * orphans.SECONDS)
     resumed = killed_runs.run("restarts", "svgi", resume=tmp_path / "run", **{**options, "jobs": 1})
     alone = killed_runs.run("restarts", "svgi", **{**options, "jobs": 1})
     assert same(resumed, alone)

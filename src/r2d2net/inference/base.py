@@ -4,7 +4,8 @@
     running = method.build(model, n=..., steps=...)       bound to a model and the size of its data
     state = running.init(y, generator)
     state, info = running.step(state, (x, y), generator)
-    weights = running.sample(state, 10, generator)
+    running, state = running.finish(state)                what the posterior keeps of a run
+    for drawn in running.draws(state, 10, generator): ...
 
 Nothing is hidden: all that changes is in the state, a NamedTuple of tensors and dicts of tensors. A step takes
 ownership of the state it is given and may reuse its memory.
@@ -12,13 +13,17 @@ ownership of the state it is given and may reuse its memory.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, Protocol
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
 
-from r2d2net.likelihoods.base import Unit
-from r2d2net.model import BayesianModel
+from r2d2net.checkpoint import unflatten
+from r2d2net.errors import ParameterError
+from r2d2net.likelihoods.base import Noise, Unit
+from r2d2net.model import AnyPrior, BayesianModel, Tensors
 
 Batch = tuple[Any, Tensor]
 
@@ -31,19 +36,99 @@ class Info(NamedTuple):
     temperature: float
 
 
-class Running(Protocol):
+class Draws(NamedTuple):
+    """Whole networks, as many as the first dimension of every tensor says; what they share is expanded, not copied."""
+
+    weights: Tensor  # (n, weights)
+    fixed: Tensor  # (n, deterministic parameters)
+    buffers: Tensors  # (n, ...)
+    noise: Noise  # (n, ...)
+
+    @classmethod
+    def sharing(cls, weights: Tensor, fixed: Tensor, buffers: Tensors, noise: Noise) -> Draws:
+        """Draws of the weights (n, weights) that have all else in common."""
+        n = len(weights)
+        shared = [{k: v.expand(n, *v.shape) for k, v in tensors.items()} for tensors in (buffers, noise)]
+        return cls(weights, fixed.expand(n, *fixed.shape), *shared)
+
+
+class Running(ABC):
     """An algorithm bound to a model."""
 
     model: BayesianModel
 
-    def init(self, y: Tensor, generator: torch.Generator, unit: Unit | None = None) -> Any: ...
-    def step(self, state: Any, batch: Batch, generator: torch.Generator) -> tuple[Any, Info]: ...
-    def sample(self, state: Any, n: int, generator: torch.Generator | None) -> Tensor: ...
-    def mean(self, state: Any) -> Tensor: ...
-    def kl(self, state: Any) -> Tensor: ...
+    @abstractmethod
+    def init(self, y: Tensor, generator: torch.Generator, unit: Unit | None = None) -> Any:
+        """The state before the first step; ``y`` are the training targets, standardised by ``unit``."""
+
+    @abstractmethod
+    def step(self, state: Any, batch: Batch, generator: torch.Generator) -> tuple[Any, Info]:
+        """The state after one batch."""
+
+    @abstractmethod
+    def draws(
+        self, state: Any, n: int, generator: torch.Generator | None = None, at_once: int | None = None
+    ) -> Iterator[Draws]:
+        """n draws of the network, at most ``at_once`` of them at a time."""
+
+    @abstractmethod
+    def center(self, state: Any) -> Draws:
+        """One network in the posterior's middle: that of the mean weights."""
+
+    def sample(self, state: Any, n: int, generator: torch.Generator | None = None) -> Tensor:
+        """Draws of all Bayesian weights, (n, weights)."""
+        return torch.cat([drawn.weights for drawn in self.draws(state, n, generator)])
+
+    def available(self, state: Any) -> int | None:
+        """How many different draws there are; None where there is no end of them."""
+        return None
+
+    def kl(self, state: Any) -> Tensor | None:
+        """KL of the posterior from the prior in nats; None where the algorithm has none."""
+        return None
+
+    def finish(self, state: Any) -> tuple[Running, Any]:
+        """What the posterior keeps of a run that has come to its end."""
+        return self, state
+
+    def with_noise(self, state: Any, factor: float) -> Any:
+        """The state with the noise variance multiplied by ``factor``."""
+        return state._replace(noise={**state.noise, "variance": state.noise["variance"] * factor})
+
+    def restore(self, saved: Tensors) -> Any:
+        """The state that a file's tensors are."""
+        device = self.model.device
+        template = self.init(torch.zeros(1, 1, device=device), torch.Generator(device).manual_seed(0))
+        # how many noise variances there are, the data know
+        return unflatten(template, saved, any_shape=lambda name: "noise" in name.split("/"))
 
 
-class Method(Protocol):
-    """An algorithm's settings."""
+class Method(ABC):
+    """An algorithm's settings, a frozen dataclass."""
 
-    def build(self, model: BayesianModel, *, n: int, steps: int, inputs: int | None = None) -> Running: ...
+    full_batch: ClassVar[bool] = False  # every step sees all rows
+    optimizes: ClassVar[bool] = True  # the last state is the best: a run can be stopped early
+
+    @property
+    def runs(self) -> int:
+        """How many independent runs make one posterior: members of an ensemble, chains of a sampler."""
+        return 1
+
+    @abstractmethod
+    def build(self, model: BayesianModel, *, n: int, steps: int, inputs: int | None = None) -> Running:
+        """Bind to a model, the number of training rows and of steps; a model that does not suit is refused."""
+
+    def reader(self, model: BayesianModel, *, n: int, steps: int, inputs: int | None = None) -> Running:
+        """What reads a finished run's state: the first of what `Running.finish` returns."""
+        return self.build(model, n=n, steps=steps, inputs=inputs)
+
+
+def require_priors(model: BayesianModel, allowed: tuple[type[AnyPrior], ...], method: str, reason: str) -> None:
+    """Refuse a model with other priors than these, in one line that says which do."""
+    for slot in model.bayesian:
+        if not isinstance(slot.prior, allowed):
+            names = ", ".join(kind.__name__ for kind in allowed)
+            raise ParameterError(
+                f"{method} does not suit the prior {type(slot.prior).__name__} of {slot.name!r}: {reason}; "
+                f"use one of {names}, or an algorithm for every prior: SVGI, CAVI, SVI, SGLD, SGHMC, HMC"
+            )

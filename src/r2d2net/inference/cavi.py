@@ -30,8 +30,8 @@ class CoordinateAscent(MeanField):
     """CAVI bound to a model."""
 
     def refresh(
-        self, slot: Slot, scales: Any, drawn: Tensor, mean: Tensor, scale: Tensor, generator: torch.Generator
+        self, slot: Slot, scales: Any, drawn: Tensor, mean: Tensor, deviation: Tensor, generator: torch.Generator
     ) -> Any:
         assert slot.prior is not None
-        second_moment = slot.of(mean).square() + slot.of(scale).square()
+        second_moment = slot.of(mean).square() + slot.of(deviation).square()
         return slot.prior.cavi(second_moment, scales).scales

@@ -29,7 +29,7 @@ class VariationalGibbs(MeanField):
     """SVGI bound to a model."""
 
     def refresh(
-        self, slot: Slot, scales: Any, drawn: Tensor, mean: Tensor, scale: Tensor, generator: torch.Generator
+        self, slot: Slot, scales: Any, drawn: Tensor, mean: Tensor, deviation: Tensor, generator: torch.Generator
     ) -> Any:
         assert slot.prior is not None
         return slot.prior.gibbs(slot.of(drawn), scales, generator)

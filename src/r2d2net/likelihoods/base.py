@@ -1,7 +1,8 @@
 """The contract of a likelihood: how a network's output meets the target.
 
 A likelihood is immutable. What it learns (a noise variance) is a dict of tensors that the algorithm carries in its
-state: `init` makes it, `observe` refreshes it from a batch, `log_prob` and `predict` read it.
+state: `init` makes it, `observe` refreshes it from a batch or `gibbs` draws it given all rows, `log_prob` and
+`predict` read it.
 """
 
 from __future__ import annotations
@@ -57,13 +58,27 @@ class Likelihood(ABC):
         """Refresh what is learnt with one batch; ``rate`` is the weight of the batch in the running mean."""
         return noise
 
+    def gibbs(
+        self,
+        output: Tensor,
+        y: Tensor,
+        noise: Noise,
+        generator: torch.Generator | None = None,
+        weight: float = 1.0,
+    ) -> Noise:
+        """What is learnt, drawn given the outputs for all rows; ``weight`` is the power of the likelihood."""
+        return noise
+
     @abstractmethod
     def log_prob(self, output: Tensor, y: Tensor, noise: Noise) -> Tensor:
         """Log likelihood of each row, (rows,)."""
 
     @abstractmethod
     def predict(self, outputs: Tensor, noise: Noise, unit: Unit) -> Prediction:
-        """The predictive distribution from outputs (draws, rows, width), in the user's units."""
+        """The predictive distribution from outputs (draws, rows, width), in the user's units.
+
+        ``noise`` is as `init` made it, or has a first dimension of draws.
+        """
 
 
 def real_target(y: Tensor, name: str) -> Tensor:

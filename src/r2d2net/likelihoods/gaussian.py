@@ -15,6 +15,8 @@ from torch import Tensor
 from r2d2net.errors import DataError, require
 from r2d2net.likelihoods.base import Likelihood, Noise, Unit, like_target, real_target
 from r2d2net.prediction import Regression
+from r2d2net.priors.base import positive_finite
+from r2d2net.priors.half_cauchy_product import draw_inverse_gamma
 
 LEAST_VARIANCE = 1e-6  # of standardised targets
 
@@ -28,6 +30,10 @@ class Gaussian(Likelihood):
 
     The maximum of the ELBO over s^2 is the mean of E_q (y - f)^2 over the data. A running mean of squared residuals
     under the sampled weights follows it without a learning rate of its own.
+
+    Samplers draw s^2 under the prior s ~ C+(0, 1), in units of the target as the network sees it. One that is not
+    proper, such as 1 / s^2, would not do: where the network can pass through all targets the marginal likelihood of
+    s^2 tends to a constant as s^2 falls to zero, so that the posterior would have infinite mass there.
     """
 
     noise: float | None = None
@@ -59,13 +65,33 @@ class Gaussian(Likelihood):
         residual = (like_target(output, y) - y).square().mean(0)
         return {"variance": torch.lerp(noise["variance"], residual, rate).clamp(min=LEAST_VARIANCE)}
 
+    def gibbs(
+        self,
+        output: Tensor,
+        y: Tensor,
+        noise: Noise,
+        generator: torch.Generator | None = None,
+        weight: float = 1.0,
+    ) -> Noise:
+        """s^2 | rest by way of the half-Cauchy's auxiliary variable a, which is forgotten at once:
+
+        a | s^2 ~ IG(1, 1 + 1 / s^2),   s^2 | a, residuals ~ IG((1 + weight n) / 2, 1 / a + weight sum_i r_i^2 / 2)
+        """
+        if self.noise is not None:
+            return noise
+        old = noise["variance"]
+        squares = (like_target(output, y) - y).detach().double().square().sum(0)
+        auxiliary = draw_inverse_gamma(1.0, 1 + 1 / old.double(), generator)
+        new = draw_inverse_gamma((1 + weight * len(y)) / 2, 1 / auxiliary + weight * squares / 2, generator)
+        return {"variance": positive_finite(new.to(old.dtype))}
+
     def log_prob(self, output: Tensor, y: Tensor, noise: Noise) -> Tensor:
         variance = noise["variance"]
         terms = (like_target(output, y) - y).square() / variance + torch.log(2 * math.pi * variance)
         return -0.5 * terms.sum(-1)
 
     def predict(self, outputs: Tensor, noise: Noise, unit: Unit) -> Regression:
-        return Regression(unit.center + unit.scale * outputs, noise["variance"] * unit.scale.square())
+        return Regression(unit.center + unit.scale * outputs, noise["variance"].unsqueeze(-2) * unit.scale.square())
 
 
 @dataclass(frozen=True)

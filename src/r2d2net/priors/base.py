@@ -118,6 +118,36 @@ class ScaleMixturePrior(ABC, Generic[ScalesT]):
         return {name: value for name, value in vars(self).items() if not name.startswith("_")}
 
 
+class ContinuousScalePrior(ScaleMixturePrior[ScalesT]):
+    """A prior whose scale variables are all continuous, and so have an unconstrained form for gradient samplers.
+
+    The form is a dict u of tensors that take any real value and are independent a priori. With w = z sqrt(v(u)) and z
+    standard normal, nothing in the prior of (u, z) then ties a global scale to the many variables below it.
+    """
+
+    @abstractmethod
+    def unconstrained(self, scales: ScalesT) -> dict[str, Tensor]:
+        """u for drawn scales; variables of the layer in the shape of w, those of groups in theirs."""
+
+    @abstractmethod
+    def log_prob_scales(self, u: dict[str, Tensor]) -> Tensor:
+        """Joint log density of u, a scalar; differentiable."""
+
+    @abstractmethod
+    def log_variance(self, u: dict[str, Tensor]) -> Tensor:
+        """log v(u), in the shape of w; differentiable."""
+
+
+def log_gamma_density(log_x: Tensor, shape: float, rate: float = 1.0) -> Tensor:
+    """Log density of log x for x ~ Gamma(shape, rate), element by element.
+
+    >>> log_gamma_density(torch.zeros(1), 1.0)  # e^-1
+    tensor([-1.])
+    """
+    constant = shape * math.log(rate) - math.lgamma(shape)
+    return constant + shape * log_x - rate * log_x.exp()
+
+
 def scale_parameter(argument: str, value: float) -> float:
     """A scale inside the range where its square is harmless in float32, as a float; else one clear error.
 

@@ -29,9 +29,10 @@ from r2d2net.distributions import (
     standard_gamma,
 )
 from r2d2net.priors.base import (
-    ScaleMixturePrior,
+    ContinuousScalePrior,
     Shape,
     finite_square,
+    log_gamma_density,
     positive_finite,
     require_groups,
     scale_parameter,
@@ -51,7 +52,7 @@ class DirichletLaplaceScales(NamedTuple):
     phi: Tensor  # shape of w
 
 
-class DirichletLaplace(ScaleMixturePrior[DirichletLaplaceScales]):
+class DirichletLaplace(ContinuousScalePrior[DirichletLaplaceScales]):
     """Laplace weights with gamma scales.
 
     Args:
@@ -120,6 +121,16 @@ class DirichletLaplace(ScaleMixturePrior[DirichletLaplaceScales]):
             lambda: self.log_prob(z * self.scale),
             lambda: _interpolated(self._mean_log_variance, z),
         )
+
+    def unconstrained(self, scales: DirichletLaplaceScales) -> dict[str, Tensor]:
+        return {"log_psi": scales.psi.log(), "log_phi": scales.phi.log()}
+
+    def log_prob_scales(self, u: dict[str, Tensor]) -> Tensor:
+        log_phi = log_gamma_density(u["log_phi"], self.concentration, 0.5)
+        return (log_phi + log_gamma_density(u["log_psi"], 1.0, 0.5)).sum()
+
+    def log_variance(self, u: dict[str, Tensor]) -> Tensor:
+        return 2 * math.log(self.scale) + u["log_psi"] + 2 * u["log_phi"]
 
     def _mean_log_variance(self, z: Tensor) -> Tensor:
         """E[log(psi phi^2)] + 2 log scale, from E[log psi | phi] = log(z/phi) + e^y E1(y), y = 2 z / phi."""

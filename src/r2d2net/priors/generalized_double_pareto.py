@@ -20,9 +20,10 @@ from torch import Tensor
 
 from r2d2net.distributions import ReciprocalInverseGaussian, standard_gamma
 from r2d2net.priors.base import (
-    ScaleMixturePrior,
+    ContinuousScalePrior,
     Shape,
     finite_square,
+    log_gamma_density,
     positive_finite,
     require_groups,
     scale_parameter,
@@ -41,7 +42,7 @@ class GeneralizedDoubleParetoScales(NamedTuple):
     lam: Tensor  # shape of w
 
 
-class GeneralizedDoublePareto(ScaleMixturePrior[GeneralizedDoubleParetoScales]):
+class GeneralizedDoublePareto(ContinuousScalePrior[GeneralizedDoubleParetoScales]):
     """A peak like the Laplace density's with polynomial tails.
 
     Args:
@@ -101,6 +102,18 @@ class GeneralizedDoublePareto(ScaleMixturePrior[GeneralizedDoubleParetoScales]):
             lambda: self.log_prob(u),
             lambda: self._mean_log_tau(u),
         )
+
+    def unconstrained(self, scales: GeneralizedDoubleParetoScales) -> dict[str, Tensor]:
+        """Logs of psi = tau lam^2, which is Exp(1/2) whatever lam is, and of lam."""
+        log_lam = scales.lam.log()
+        return {"log_psi": scales.tau.log() + 2 * log_lam, "log_lam": log_lam}
+
+    def log_prob_scales(self, u: dict[str, Tensor]) -> Tensor:
+        log_lam = log_gamma_density(u["log_lam"], self.alpha, self.eta)
+        return (log_lam + log_gamma_density(u["log_psi"], 1.0, 0.5)).sum()
+
+    def log_variance(self, u: dict[str, Tensor]) -> Tensor:
+        return u["log_psi"] - 2 * u["log_lam"]
 
     def _mean_log_tau(self, u: Tensor) -> Tensor:
         """E[log tau | w = u] = log u - E[log lam] + E[e^y E1(y)], y = 2 u lam."""

@@ -26,8 +26,8 @@ from torch.distributions import Gamma
 
 from r2d2net.distributions import gamma_mean_log, kl_gamma_random_rate, standard_gamma
 from r2d2net.priors.base import (
+    ContinuousScalePrior,
     Factors,
-    ScaleMixturePrior,
     Shape,
     finite_square,
     positive_finite,
@@ -47,7 +47,7 @@ class HalfCauchyScale(NamedTuple):
     is_global: bool
 
 
-class HalfCauchyProduct(ScaleMixturePrior[ScalesT]):
+class HalfCauchyProduct(ContinuousScalePrior[ScalesT]):
     """Base of the horseshoe family: a subclass names its factors and its scales.
 
     Args:
@@ -101,6 +101,20 @@ class HalfCauchyProduct(ScaleMixturePrior[ScalesT]):
         scales = self._sweep(finite_square(second_moment), scales, update)
         scale_parameters = [b for b, _ in self._factors if b is not None]
         return HalfCauchyFactors(scales, precisions[::2], precisions[1::2], scale_parameters)
+
+    def unconstrained(self, scales: ScalesT) -> dict[str, Tensor]:
+        """Logs of the free x_k; their auxiliary variables are integrated out."""
+        squares = list(scales)[::2]
+        return {f"log_x{k}": squares[k].log() / 2 for k, (b, _) in enumerate(self._factors) if b is not None}
+
+    def log_prob_scales(self, u: dict[str, Tensor]) -> Tensor:
+        scaled = [u[f"log_x{k}"] - math.log(b) for k, (b, _) in enumerate(self._factors) if b is not None]
+        parts = [_LOG_MIXING[1](log_x).sum() for log_x in scaled]
+        return sum(parts[1:], parts[0])
+
+    def log_variance(self, u: dict[str, Tensor]) -> Tensor:
+        logs = [u[f"log_x{k}"] for k, (b, _) in enumerate(self._factors) if b is not None]  # a local one first
+        return 2 * sum(logs[1:], logs[0])
 
     def _sweep(self, square: Tensor, scales: ScalesT, update: Update) -> ScalesT:
         """Visit every variable once, each conditional given the newest values of all others."""

@@ -43,10 +43,11 @@ from r2d2net.distributions import (
 from r2d2net.errors import ParameterError, require
 from r2d2net.priors.adaptive_r2d2 import AdaptiveR2D2
 from r2d2net.priors.base import (
+    ContinuousScalePrior,
     Factors,
-    ScaleMixturePrior,
     Shape,
     finite_square,
+    log_gamma_density,
     positive_finite,
     require_groups,
     scale_parameter,
@@ -75,7 +76,7 @@ class R2D2Scales(NamedTuple):
         return self.T / self.omega
 
 
-class R2D2(ScaleMixturePrior[R2D2Scales]):
+class R2D2(ContinuousScalePrior[R2D2Scales]):
     """The R2D2 prior.
 
     Args:
@@ -204,6 +205,30 @@ class R2D2(ScaleMixturePrior[R2D2Scales]):
             for weight, at in zip(log_weights, log_b, strict=True)
         ]
         return torch.logsumexp(torch.stack(terms), 0) - math.log(self.sigma0)
+
+    def unconstrained(self, scales: R2D2Scales) -> dict[str, Tensor]:
+        """Logs of G_j = T_j rate, psi_j and xi, and logit B of `from_r2`, where B = xi / rate."""
+        u = {
+            "log_g": scales.T.log() + scales.rate.log(),
+            "log_psi": scales.psi.log(),
+            "log_xi": scales.xi.log(),
+        }
+        if self.total is not None:
+            u["logit_b"] = scales.xi.log() - positive_finite(scales.rate - scales.xi).log()
+        return u
+
+    def log_prob_scales(self, u: dict[str, Tensor]) -> Tensor:
+        total = log_gamma_density(u["log_g"], self.a_pi).sum() + log_gamma_density(u["log_psi"], 1.0, 0.5).sum()
+        total = total + log_gamma_density(u["log_xi"], self.b).sum()
+        if self.total is None:
+            return total
+        a, e = self.total, self._excess(u["log_g"].numel() / max(1, u["log_xi"].numel()))
+        log_b, log_rest = -softplus(-u["logit_b"], threshold=60), -softplus(u["logit_b"], threshold=60)
+        return total + (a * log_b + e * log_rest + math.lgamma(a + e) - math.lgamma(a) - math.lgamma(e)).sum()
+
+    def log_variance(self, u: dict[str, Tensor]) -> Tensor:
+        log_v = math.log(self.sigma0**2 / 2) + u["log_psi"] + u["log_g"] - u["log_xi"]
+        return log_v if self.total is None else log_v - softplus(-u["logit_b"], threshold=60)
 
     def _t_conditional(self, square: Tensor, scales: R2D2Scales) -> tuple[Tensor, Tensor, float]:
         """(chi, rho, lam) of T | w, psi, rate; ``square`` is (w / sigma0)^2."""

@@ -1,4 +1,5 @@
-"""Several runs of one problem, from different starts or under different priors, and the best of them by validation.
+"""Several runs of one problem: from different starts or under different priors, of which validation finds the best;
+or members of an ensemble and chains of a sampler, which make one posterior together.
 
 The score is the negative log predictive density of the validation rows (nats a row, in the user's units) of the state
 that each run would return. Every run is an ordinary one in a folder of its own,
@@ -12,11 +13,9 @@ import math
 import os
 import shutil
 import tempfile
-import threading
-import time
-from collections.abc import Iterator, Sequence
-from functools import cache
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from statistics import fmean as mean
 from typing import Any, Literal, NamedTuple
 
 import cloudpickle
@@ -24,16 +23,17 @@ import joblib
 
 from r2d2net import checkpoint
 from r2d2net.errors import DivergenceError, ParameterError
+from r2d2net.inference.collection import merged
 from r2d2net.model import BayesianModel
 from r2d2net.posterior import FILE, INTERRUPTED, Posterior
 from r2d2net.priors import R2D2
+from r2d2net.run.orphans import end_with
 from r2d2net.run.progress import lines
 from r2d2net.run.resume import finished, require_same
 from r2d2net.run.threads import one_thread
-from r2d2net.run.train import Plan, train
+from r2d2net.run.train import Plan, train, with_noise_of_validation
 
 FOLDER = "r2d2net-candidates"  # removed in the end: a name that nobody else gives a folder
-ORPHAN_SECONDS = 0.2  # between two looks at whether the parent lives
 
 
 def models_to_compare(model: BayesianModel, prior: Literal["auto"] | None) -> dict[str, BayesianModel]:
@@ -46,9 +46,18 @@ def models_to_compare(model: BayesianModel, prior: Literal["auto"] | None) -> di
 
 def best_of(plans: Sequence[Plan], folder: Path | None, *, resume: bool, jobs: int | None, verbose: bool) -> Posterior:
     """Run all plans and return the posterior with the least validation score, which knows the scores of all."""
+    return _in_folder(plans, folder, resume, lambda place: _best(plans, place, jobs, verbose))
+
+
+def all_of(plans: Sequence[Plan], folder: Path | None, *, resume: bool, jobs: int | None, verbose: bool) -> Posterior:
+    """Run all plans, whose posteriors are stored draws, and return one posterior of all their draws."""
+    return _in_folder(plans, folder, resume, lambda place: _together(plans, place, jobs, verbose))
+
+
+def _in_folder(plans: Sequence[Plan], folder: Path | None, resume: bool, run: Callable[[Path], Posterior]) -> Posterior:
     if folder is None:
         with tempfile.TemporaryDirectory(prefix="r2d2net-") as temporary:
-            return _run_all(plans, Path(temporary), jobs, verbose)
+            return run(Path(temporary))
     if resume:
         done = _finished(plans, folder)
         if done is not None:
@@ -61,7 +70,7 @@ def best_of(plans: Sequence[Plan], folder: Path | None, *, resume: bool, jobs: i
         clear(folder)
         checkpoint.write(started, {}, {"settings": plans[0].settings})
     checkpoint.remove_partial(folder)
-    posterior = _run_all(plans, folder / FOLDER, jobs, verbose)
+    posterior = run(folder / FOLDER)
     posterior.save(folder)
     started.unlink()
     clear(folder)
@@ -69,7 +78,7 @@ def best_of(plans: Sequence[Plan], folder: Path | None, *, resume: bool, jobs: i
 
 
 def clear(folder: Path) -> None:
-    """Remove the candidates of a choice that has been made or given up."""
+    """Remove the runs of a choice or an ensemble that has been made or given up."""
     if (folder / FOLDER).exists():
         shutil.rmtree(folder / FOLDER)
 
@@ -78,30 +87,57 @@ def clear(folder: Path) -> None:
 
 
 class Outcome(NamedTuple):
-    """How a run ended: its score, or why it has none."""
+    """How a run ended: its score if it was compared, or why it failed."""
 
     score: float | None
     failure: str | None
 
 
-def _run_all(plans: Sequence[Plan], folder: Path, jobs: int | None, verbose: bool) -> Posterior:
+def _best(plans: Sequence[Plan], folder: Path, jobs: int | None, verbose: bool) -> Posterior:
     """Run all plans in folders of their own and return the best; divergence of one is no concern of the others."""
+    folders, outcomes = _run_all(plans, folder, jobs, verbose)
+    entries = [_entry(plan, outcome) for plan, outcome in zip(plans, outcomes, strict=True)]
+    finite = [index for index, entry in enumerate(entries) if entry["validation"] is not None]
+    if not finite:
+        raise DivergenceError(f"all {len(plans)} runs failed; the first: {entries[0]['error']}")
+    best = min(finite, key=lambda index: entries[index]["validation"])
+    posterior = finished(folders[best], plans[best].reader(), plans[best].settings)
+    assert posterior is not None
+    posterior.candidates = entries
+    return posterior
+
+
+def _together(plans: Sequence[Plan], folder: Path, jobs: int | None, verbose: bool) -> Posterior:
+    """Run all plans in folders of their own and return all their draws; if one fails there is no posterior."""
+    folders, outcomes = _run_all(plans, folder, jobs, verbose)
+    failures = [f"run {k + 1} of {len(plans)}: {o.failure}" for k, o in enumerate(outcomes) if o.failure is not None]
+    if failures:
+        raise DivergenceError(failures[0])
+    each = [finished(place, plan.reader(), plan.settings) for place, plan in zip(folders, plans, strict=True)]
+    parts = [posterior for posterior in each if posterior is not None]
+    running, prepared = parts[0].running, plans[0].prepared
+    state = with_noise_of_validation(running, merged([posterior.state for posterior in parts]), prepared)
+    settings, flat_target = plans[0].settings, prepared.flat_target
+    history = [
+        {name: mean(one[name] for one in together) for name in together[0]}
+        for together in zip(*(posterior.history for posterior in parts), strict=True)
+    ]
+    return Posterior(running, state, prepared.units, flat_target=flat_target, history=history, settings=settings)
+
+
+def _run_all(plans: Sequence[Plan], folder: Path, jobs: int | None, verbose: bool) -> tuple[list[Path], list[Outcome]]:
+    """Run all plans in folders of their own; the folders and how the runs ended."""
     folders = [folder / f"{plan.settings['candidate']}-{plan.settings['restart']}" for plan in plans]
     outcomes: dict[int, Outcome] = {}
     show = lines(verbose=verbose)
     for index, outcome in _outcomes(plans, folders, jobs):
         outcomes[index] = outcome
-        which, end = plans[index].settings, outcome.failure or f"validation {outcome.score:.4g}"
-        show(f"run {len(outcomes)} of {len(plans)}: prior {which['candidate']}, restart {which['restart']}, {end}")
-    entries = [_entry(plan, outcomes[index]) for index, plan in enumerate(plans)]
-    finite = [index for index, entry in enumerate(entries) if entry["validation"] is not None]
-    if not finite:
-        raise DivergenceError(f"all {len(plans)} runs failed; the first: {entries[0]['error']}")
-    best = min(finite, key=lambda index: entries[index]["validation"])
-    posterior = finished(folders[best], plans[best].build(), plans[best].settings)
-    assert posterior is not None
-    posterior.candidates = entries
-    return posterior
+        which, end = plans[index].settings, outcome.failure
+        if end is None:
+            end = "done" if outcome.score is None else f"validation {outcome.score:.4g}"
+        of = f"prior {which['candidate']}, restart {which['restart']}, " if plans[index].compared else ""
+        show(f"run {len(outcomes)} of {len(plans)}: {of}{end}")
+    return folders, [outcomes[index] for index in range(len(plans))]
 
 
 def _entry(plan: Plan, outcome: Outcome) -> dict[str, Any]:
@@ -137,39 +173,20 @@ def _can_be_sent(plan: Plan, jobs: int | None) -> bool:
 
 def _work(index: int, plan: Plan, folder: Path, parent: int) -> tuple[int, Outcome]:
     """One run in a process of its own."""
-    if os.name == "posix":
-        _end_with(parent)
+    end_with(parent)
     return index, _run(plan, folder)
 
 
 def _run(plan: Plan, folder: Path) -> Outcome:
     with one_thread():
         try:
-            score = train(plan, folder, resume=True, verbose=False).candidates[0]["validation"]
+            posterior = train(plan, folder, resume=True, verbose=False)
         except DivergenceError as error:
             return Outcome(None, str(error))
+    if not plan.compared:
+        return Outcome(None, None)
+    score = posterior.candidates[0]["validation"]
     return Outcome(score, None) if math.isfinite(score) else Outcome(None, f"its validation score is {score}")
-
-
-@cache
-def _end_with(parent: int) -> None:
-    """End this process soon after its parent: a resumed run must find nobody writing to its folder."""
-    direct = os.getppid()  # it differs from ``parent`` if that is dead already, or behind a wrapper
-
-    def watch() -> None:
-        while os.getppid() == direct and _lives(parent):
-            time.sleep(ORPHAN_SECONDS)
-        os._exit(1)
-
-    threading.Thread(target=watch, daemon=True).start()
-
-
-def _lives(process: int) -> bool:
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    return True
 
 
 def _finished(plans: Sequence[Plan], folder: Path) -> Posterior | None:
@@ -179,4 +196,4 @@ def _finished(plans: Sequence[Plan], folder: Path) -> Posterior | None:
     saved = checkpoint.read(folder / FILE)[1]["settings"]
     which = [plan for plan in plans if all(saved.get(k) == plan.settings[k] for k in ("candidate", "restart"))]
     plan = which[0] if which else plans[0]  # the latter differs, and the error says in what
-    return finished(folder, plan.build(), plan.settings)
+    return finished(folder, plan.reader(), plan.settings)

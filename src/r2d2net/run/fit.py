@@ -7,22 +7,24 @@ from typing import Any, Literal
 
 from torch.utils.data import DataLoader, Dataset
 
+from r2d2net import inference
 from r2d2net.errors import ParameterError, require, require_whole
 from r2d2net.inference import SVGI, Method
 from r2d2net.model import BayesianModel
 from r2d2net.posterior import Posterior
-from r2d2net.run.candidates import best_of, clear, models_to_compare
+from r2d2net.run.candidates import all_of, best_of, clear, models_to_compare
 from r2d2net.run.prepare import prepare
 from r2d2net.run.train import Plan, train
 from r2d2net.specification import describe, describe_model, network_text
 
+MOST_ROWS = 1 << 62  # a batch of all rows, however many there are
 HELD_OUT = 0.1  # share of the rows by which runs are compared where the user names none
 
 
 def fit(
     model: BayesianModel,
     data: Any,
-    algorithm: Method | None = None,
+    algorithm: Method | str | None = None,
     *,
     epochs: int = 100,
     batch_size: int | None = None,
@@ -44,15 +46,16 @@ def fit(
     Args:
         model: The model; it is not changed.
         data: (x, y) as tensors or arrays, a torch Dataset, or a DataLoader.
-        algorithm: How to infer; SVGI by default.
+        algorithm: How to infer: one of `r2d2net.inference` with its settings, such as ``SGLD(lr=0.01)``, or its name,
+            such as "sgld", for the default ones. SVGI by default.
         epochs: Passes over the data.
-        batch_size: Rows of a step; by default chosen from n. A DataLoader brings its own.
+        batch_size: Rows of a step; by default chosen from n. A DataLoader brings its own. HMC takes all rows at once.
         seed: Seed of everything random in the run.
         validation: Share of the rows to hold out, or (x, y). The history then has a score for every epoch: the
-            negative log predictive density of a row in the user's units. In the end they also correct the learnt
-            noise variance of a Gaussian likelihood, and with it the width of intervals (see `run.calibration`).
+            negative log predictive density of a row in the user's units. In the end validation rows also correct the
+            learnt noise variance of a Gaussian likelihood, and so the width of intervals (see `run.calibration`).
         patience: Stop when the score has not improved for so many epochs, and keep the epoch with the best score;
-            needs validation. Without patience the last epoch is kept.
+            needs validation. Without patience the last epoch is kept. Not for samplers, whose draws are of many epochs.
         prior: "auto" puts the adaptive R2D2 prior on all Bayesian weight matrices, in place of the model's own:
             with and without its floor, and validation chooses. Networks that are one Linear layer take it with the
             floor and need no choice.
@@ -60,8 +63,9 @@ def fit(
             the run that a single one would be (on one thread). Several runs, be it of restarts or of priors, need
             validation: where none is given a tenth of the rows is held out, and not trained on.
             ``posterior.candidates`` has the scores of all; a run that diverges is out.
-        jobs: Runs at a time on a CPU, in processes of one thread each; by default as many as there are cores. 1 has
-            them one after the other in this process. The result is the same to the bit. On a GPU it is always 1.
+        jobs: Runs at a time on a CPU (restarts, members of an ensemble, chains), in processes of one thread each; by
+            default as many as there are cores. 1 has them one after the other in this process. The result is the same
+            to the bit. On a GPU it is always 1.
         n: Number of training rows, for streams that cannot tell.
         standardize: Give the network inputs (of tables) and regression targets of mean 0 and variance 1.
         checkpoint_to: Folder for the run's checkpoint, replaced as the run goes on, and for its posterior at the end.
@@ -81,8 +85,7 @@ def fit(
     require(isinstance(seed, int), "seed", repr(seed), "use a whole number")
     if not isinstance(model, BayesianModel):
         raise ParameterError(f"model is a {type(model).__name__}: wrap the network in r2d2net.BayesianModel")
-    if algorithm is not None and not callable(getattr(algorithm, "build", None)):
-        raise ParameterError(f"algorithm={algorithm!r} is no algorithm: use one of r2d2net.inference, such as SVGI()")
+    method = _method(algorithm)
     known = prior is None or (isinstance(prior, str) and prior == "auto")
     require(known, "prior", repr(prior), "use 'auto', or give a prior of your own to BayesianModel")
     every = 0.0 if checkpoint_every == "epoch" else checkpoint_every
@@ -91,7 +94,7 @@ def fit(
     if resume is not None and checkpoint_to is not None and Path(resume) != Path(checkpoint_to):
         raise ParameterError(f"resume={resume} and checkpoint_to={checkpoint_to} differ: give resume alone")
 
-    method, models = SVGI() if algorithm is None else algorithm, models_to_compare(model, prior)
+    models = models_to_compare(model, prior)
     compared = len(models) * restarts > 1
     if compared and validation is None:
         if isinstance(data, (DataLoader, Dataset)):
@@ -100,11 +103,18 @@ def fit(
         validation = HELD_OUT
     if patience is not None and validation is None:
         raise ParameterError(f"patience={patience} needs validation data: give validation=0.1, say")
+    if patience is not None and not method.optimizes:
+        raise ParameterError(f"patience={patience}: {type(method).__name__} keeps draws of many epochs; leave it out")
+    if compared and method.runs > 1:
+        name = type(method).__name__
+        raise ParameterError(f"{name} makes {method.runs} runs of its own: leave restarts and prior='auto' out")
+    if method.full_batch:
+        batch_size = _all_rows(data, batch_size, type(method).__name__)
     prepared = prepare(model, data, batch_size, int(seed), validation, n, standardize)
     common = {
         "network": network_text(model),
         "epochs": int(epochs),
-        "batch_size": None if batch_size is None else int(batch_size),
+        "batch_size": None if batch_size is None or method.full_batch else int(batch_size),
         "seed": int(seed),
         "validation": "given" if isinstance(validation, (tuple, list)) else validation,
         "patience": None if patience is None else int(patience),
@@ -120,13 +130,41 @@ def fit(
         several = {"prior": prior, "restarts": int(restarts), "candidate": candidate, "restart": restart}
         own = {"algorithm": describe(method), "model": describe_model(models[candidate])}
         settings = {**several, **own, **common}  # a resumed run that differs names the first that does
-        return Plan(models[candidate], method, prepared, settings, checkpoint_every, compared)
+        return Plan(models[candidate], method, prepared, settings, checkpoint_every, compared, method.runs > 1)
 
-    plans = [plan(candidate, restart) for candidate in models for restart in range(restarts)]
+    plans = [plan(candidate, run) for candidate in models for run in range(max(restarts, method.runs))]
+    for one in plans:
+        one.build()  # refuses what does not go together, before anything is written
     place = checkpoint_to if resume is None else resume
     folder, resumes = None if place is None else Path(place), resume is not None
     if compared:
         return best_of(plans, folder, resume=resumes, jobs=jobs, verbose=verbose)
+    if method.runs > 1:
+        return all_of(plans, folder, resume=resumes, jobs=jobs, verbose=verbose)
     if folder is not None and not resumes:
         clear(folder)
     return train(plans[0], folder, resume=resumes, verbose=verbose)
+
+
+def _method(algorithm: Method | str | None) -> Method:
+    """The algorithm as the user names it."""
+    if algorithm is None:
+        return SVGI()
+    names = {kind.lower(): kind for kind in inference.ALGORITHMS}
+    if isinstance(algorithm, str) and algorithm.lower() in names:
+        return getattr(inference, names[algorithm.lower()])()
+    if isinstance(algorithm, type) and issubclass(algorithm, Method):
+        raise ParameterError(f"algorithm={algorithm.__name__} is a class: write {algorithm.__name__}()")
+    if not isinstance(algorithm, Method):
+        known = ", ".join(sorted(names))
+        raise ParameterError(f"algorithm={algorithm!r} is no algorithm: use one of {known}, or of r2d2net.inference")
+    return algorithm
+
+
+def _all_rows(data: Any, batch_size: int | None, name: str) -> int:
+    """The batch size of an algorithm that sees all rows in every step."""
+    if isinstance(data, (DataLoader, Dataset)):
+        raise ParameterError(f"{name} needs all rows at once: give data=(x, y) as tensors or arrays")
+    if batch_size is not None:
+        raise ParameterError(f"batch_size={batch_size}: {name} takes all rows in every step; leave it out")
+    return MOST_ROWS

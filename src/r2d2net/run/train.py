@@ -44,6 +44,7 @@ class Plan:
     settings: dict[str, Any]  # as they are saved: plain JSON
     checkpoint_every: Literal["epoch"] | float
     compared: bool = False  # among several: its posterior is saved with its score
+    is_part: bool = False  # of a posterior made by several runs: the noise is that of the whole
 
     @property
     def seed(self) -> int:
@@ -53,16 +54,22 @@ class Plan:
 
     def build(self) -> Running:
         """The algorithm bound to the model and the size of its data."""
+        return self.method.build(self.model, **self._sizes())
+
+    def reader(self) -> Running:
+        """What reads the finished run."""
+        return self.method.reader(self.model, **self._sizes())
+
+    def _sizes(self) -> dict[str, Any]:
         batches, epochs = self.prepared.batches, self.settings["epochs"]
-        steps = epochs * batches.per_epoch()
-        return self.method.build(self.model, n=batches.n, steps=steps, inputs=self.prepared.inputs)
+        return {"n": batches.n, "steps": epochs * batches.per_epoch(), "inputs": self.prepared.inputs}
 
 
 def train(plan: Plan, folder: Path | None, *, resume: bool, verbose: bool) -> Posterior:
     """Run a plan to its end; with ``resume`` from where the folder says it stands."""
     running, prepared, settings = plan.build(), plan.prepared, plan.settings
     if folder is not None and resume:
-        done = finished(folder, running, settings)
+        done = finished(folder, plan.reader(), settings)
         if done is not None:
             return done
     generator = torch.Generator(plan.model.device).manual_seed(mix(plan.seed, -1))
@@ -74,7 +81,9 @@ def train(plan: Plan, folder: Path | None, *, resume: bool, verbose: bool) -> Po
             store(folder, run, generator, settings)
         checkpoint.remove_partial(folder)
     _loop(plan, run, running, generator, folder, verbose)
-    final = _with_noise_of_validation(running, run.state if run.best is None else run.best, prepared)
+    running, final = running.finish(run.state if run.best is None else run.best)
+    if not plan.is_part:
+        final = with_noise_of_validation(running, final, prepared)
     posterior = Posterior(
         running, final, prepared.units, flat_target=prepared.flat_target, history=run.history, settings=settings
     )
@@ -93,14 +102,14 @@ def score(running: Running, state: Any, prepared: Prepared, draws: int) -> float
     return -float(predicted.log_prob(target).mean())
 
 
-def _with_noise_of_validation(running: Running, state: Any, prepared: Prepared) -> Any:
+def with_noise_of_validation(running: Running, state: Any, prepared: Prepared) -> Any:
     """The state with the noise variance that the validation rows tell, if there are any and noise is learnt."""
     if prepared.validation is None or not running.model.likelihood.learns_noise:
         return state
     predicted, target = _predict_validation(running, state, prepared, FINAL_DRAWS)
     assert isinstance(predicted, Regression)
     factor = noise_factor(predicted, target)
-    return state._replace(noise={**state.noise, "variance": state.noise["variance"] * factor})
+    return running.with_noise(state, factor)
 
 
 def _predict_validation(
@@ -158,8 +167,9 @@ def _close_epoch(
     run: Progressing, running: Running, prepared: Prepared, info: Info | None, *, looks: bool, keeps_best: bool
 ) -> None:
     entry = {"epoch": float(run.epoch + 1), "nll": run.nll / max(1, run.batch)}
-    if looks:
-        entry["kl"] = float(running.kl(run.state))
+    kl = running.kl(run.state) if looks else None
+    if kl is not None:
+        entry["kl"] = float(kl)
     if info is not None:
         entry["temperature"] = info.temperature
     variance = run.state.noise.get("variance")
@@ -179,13 +189,15 @@ def _require_finite(run: Progressing, running: Running, nll: float = 0.0) -> Non
     bad = {
         name
         for name, tensor in checkpoint.flatten(run.state).items()
-        # a network's own buffers may hold infinities, such as attention masks
+        # a network's own buffers may hold infinities, such as attention masks; draws were looked at as they came
         if tensor.is_floating_point()
+        and not name.startswith("kept/")
         and not bool((~tensor.isnan() if name.startswith("buffers/") else tensor.isfinite()).all())
     }
     if math.isfinite(nll) and not bad:
         return
-    flat = ((running.model.bayesian, run.state.mean), (running.model.fixed, run.state.fixed))
+    middle = running.center(run.state)
+    flat = ((running.model.bayesian, middle.weights[0]), (running.model.fixed, middle.fixed[0]))
     names = [slot.name for slots, v in flat for slot in slots if not bool(torch.isfinite(slot.of(v)).all())]
     what = "training diverged" if math.isfinite(nll) else f"the loss became {nll}"
     where = f"parameter {names[0]!r} is not finite" if names else "all parameters are finite"

@@ -1,0 +1,197 @@
+"""A posterior made of stored draws: those of samplers, chain by chain, or the members of an ensemble.
+
+While a sampler runs, `Kept` is part of its state: room for a number of draws that the memory cap allows. A draw is kept
+every ``every`` steps after the burn-in; when there is no room left every second draw goes and ``every`` doubles, so
+the draws stay evenly spaced over the whole chain however long it is. In the end `Collection` is all that is left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from r2d2net.checkpoint import flatten, part
+from r2d2net.errors import CheckpointError, ParameterError
+from r2d2net.inference.base import Batch, Draws, Info, Running
+from r2d2net.likelihoods.base import Noise, Unit
+from r2d2net.model import BayesianModel, Tensors
+
+
+class Kept(NamedTuple):
+    """Draws in the order in which they came; only the first ``number`` of the capacity are there."""
+
+    number: Tensor  # int64 scalar on the CPU
+    every: Tensor  # steps between two of them, int64 scalar on the CPU
+    draws: Draws  # (capacity, ...)
+
+
+class CollectionState(NamedTuple):
+    """The draws of all chains: tensors of draws are (chains, draws, ...)."""
+
+    step: Tensor  # steps of a chain
+    weights: Tensor
+    fixed: Tensor
+    buffers: Tensors
+    noise: Noise
+
+
+def bytes_of(network: Draws) -> int:
+    """What one draw takes; ``network`` is one."""
+    return sum(tensor.numel() * tensor.element_size() for tensor in flatten(network).values())
+
+
+def room_for(planned: int, network: Draws, memory: int) -> int:
+    """How many draws to make room for: those planned, as far as ``memory`` bytes allow; an even number beyond one.
+
+    ``network`` is one draw. A cap that holds fewer than two draws is an error.
+    """
+    if planned <= 1:
+        return 1
+    size = bytes_of(network)
+    if memory < 2 * size:
+        raise ParameterError(f"memory={memory} is out of range: two draws of this network need {2 * size} bytes")
+    return 2 * (min(planned + planned % 2, memory // size) // 2)
+
+
+def no_draws(capacity: int, network: Draws, every: int) -> Kept:
+    """Room for draws like ``network``, which is one."""
+
+    def room(tensor: Tensor) -> Tensor:
+        return tensor.new_zeros((capacity, *tensor.shape[1:]))
+
+    buffers, noise = ({k: room(v) for k, v in tensors.items()} for tensors in (network.buffers, network.noise))
+    draws = Draws(room(network.weights), room(network.fixed), buffers, noise)
+    return Kept(torch.zeros((), dtype=torch.int64), torch.tensor(every), draws)
+
+
+def keep(kept: Kept, network: Draws, step: int) -> Kept:
+    """Keep the network, one draw, if step = 1, 2, ... after the burn-in is one to be kept. Draws change in place."""
+    count, every = int(kept.number), int(kept.every)
+    if step % every:
+        return kept
+    capacity = len(kept.draws.weights)
+    stored, new = flatten(kept.draws), flatten(network)
+    if count == capacity and capacity > 1:
+        for tensor in stored.values():
+            tensor[: capacity // 2] = tensor[1::2].clone()
+        count, every = capacity // 2, 2 * every
+        if step % every:
+            return Kept(torch.tensor(count), torch.tensor(every), kept.draws)
+    if capacity == 1:
+        count = 0
+    for name, tensor in stored.items():
+        tensor[count] = new[name][0]
+    return Kept(torch.tensor(count + 1), torch.tensor(every), kept.draws)
+
+
+def collected(step: Tensor, draws: Draws) -> CollectionState:
+    """One chain of these draws."""
+    buffers, noise = ({k: v[None].clone() for k, v in tensors.items()} for tensors in (draws.buffers, draws.noise))
+    return CollectionState(step, draws.weights[None].clone(), draws.fixed[None].clone(), buffers, noise)
+
+
+def first(draws: Draws, count: int) -> Draws:
+    """The first so many draws."""
+    buffers, noise = ({k: v[:count] for k, v in tensors.items()} for tensors in (draws.buffers, draws.noise))
+    return Draws(draws.weights[:count], draws.fixed[:count], buffers, noise)
+
+
+def merged(chains: Sequence[CollectionState]) -> CollectionState:
+    """Several collections as the chains of one; a chain that was thinned more than another sets the number."""
+    fewest = min(chain.weights.shape[1] for chain in chains)
+
+    def together(tensors: Sequence[Tensor]) -> Tensor:
+        return torch.cat([tensor[:, -fewest:] for tensor in tensors])
+
+    def all_together(each: Sequence[Tensors]) -> Tensors:
+        return {name: together([tensors[name] for tensors in each]) for name in each[0]}
+
+    return CollectionState(
+        max(chain.step for chain in chains),
+        together([chain.weights for chain in chains]),
+        together([chain.fixed for chain in chains]),
+        all_together([chain.buffers for chain in chains]),
+        all_together([chain.noise for chain in chains]),
+    )
+
+
+class Collection(Running):
+    """Reads stored draws; the run that made them is over.
+
+    Args:
+        model: The model.
+        has_mean: Whether the mean of the draws is a network of its own right. That of an ensemble is not: its members
+            are different solutions, and hidden units that do the same in two of them stand in different places.
+    """
+
+    def __init__(self, model: BayesianModel, *, has_mean: bool = True) -> None:
+        self.model, self.has_mean = model, has_mean
+
+    def init(self, y: Tensor, generator: torch.Generator, unit: Unit | None = None) -> Any:
+        raise TypeError("stored draws are of a run that is over: nothing starts here")
+
+    def step(self, state: Any, batch: Batch, generator: torch.Generator) -> tuple[Any, Info]:
+        raise TypeError("stored draws are of a run that is over: there is no next step")
+
+    def draws(
+        self,
+        state: CollectionState,
+        n: int,
+        generator: torch.Generator | None = None,
+        at_once: int | None = None,
+    ) -> Iterator[Draws]:
+        """Draws evenly spaced over all that are stored, from a random offset; all of them once if n is their number.
+
+        More than there are repeat, each as often as any other but for one.
+        """
+        total = state.weights.shape[0] * state.weights.shape[1]
+        offset = torch.rand((), generator=generator, device=state.weights.device).double().cpu()
+        index = ((torch.arange(n, dtype=torch.float64) + offset) * (total / n)).long().clamp(max=total - 1)
+        for chunk in index.to(state.weights.device).split(n if at_once is None else at_once):
+            yield _taken(state, chunk)
+
+    def center(self, state: CollectionState) -> Draws:
+        if not self.has_mean and self.available(state) > 1:
+            raise ParameterError("draws='mean': the mean weights of an ensemble's members are no network; use draws=5")
+        return Draws(*(_mean(tensors) for tensors in (state.weights, state.fixed, state.buffers, state.noise)))
+
+    def available(self, state: CollectionState) -> int:
+        return state.weights.shape[0] * state.weights.shape[1]
+
+    def with_noise(self, state: CollectionState, factor: float) -> CollectionState:
+        return state._replace(noise={**state.noise, "variance": state.noise["variance"] * factor})
+
+    def restore(self, saved: Tensors) -> CollectionState:
+        try:
+            step, weights, fixed = (saved[name] for name in ("step", "weights", "fixed"))
+        except KeyError as error:
+            raise CheckpointError(f"the saved run lacks {error}: it was made for another algorithm") from error
+        widths = {"weights": (weights, self.model.size), "fixed": (fixed, self.model.fixed_size)}
+        for name, (tensor, width) in widths.items():
+            if tensor.dim() != 3 or tensor.shape[2] != width or tensor.dtype != self.model.dtype:
+                raise CheckpointError(f"the saved run's draws of {name} are {tuple(tensor.shape)} {tensor.dtype}")
+        buffers, own, device = part(saved, "buffers/"), self.model.buffers(), self.model.device
+        if {k: v.shape[2:] for k, v in buffers.items()} != {k: v.shape for k, v in own.items()}:
+            raise CheckpointError("the saved run's buffers are not those of this net")
+        buffers = {name: buffers[name].to(device) for name in own}
+        noise = {name: tensor.to(device) for name, tensor in part(saved, "noise/").items()}
+        return CollectionState(step, weights.to(device), fixed.to(device), buffers, noise)
+
+
+def _taken(state: CollectionState, index: Tensor) -> Draws:
+    def take(tensor: Tensor) -> Tensor:
+        return tensor.flatten(0, 1)[index]
+
+    buffers, noise = ({k: take(v) for k, v in tensors.items()} for tensors in (state.buffers, state.noise))
+    return Draws(take(state.weights), take(state.fixed), buffers, noise)
+
+
+def _mean(stored: Any) -> Any:
+    """The mean of stored draws, as one draw; of whole numbers, which have none, the last."""
+    if isinstance(stored, dict):
+        return {name: _mean(tensor) for name, tensor in stored.items()}
+    flat = stored.flatten(0, 1)
+    return flat.mean(0, keepdim=True) if flat.is_floating_point() else flat[-1:]

@@ -1,0 +1,317 @@
+"""Langevin dynamics on minibatch gradients, the prior's part solved exactly: the engine of SGLD and SGHMC.
+
+    target    p(w | y, s)  ∝  p(y | x, w)^(1/T) prod_j N(w_j | 0, 1 / c_j),      s | w  by Gibbs sweeps
+
+A step sees the gradient g of a batch's mean negative log likelihood. The prior's precision c_j = 1 / v_j(s) is constant
+between two sweeps and may be 1e10: an explicit step would explode, and an implicit one give the weight too small
+a variance, to which the next sweep would answer with a larger c_j, and so on to zero. So the force c_j w_j and its
+noise are integrated in closed form: without data weights have exactly their prior's law, whatever the step size.
+
+Step sizes are l_j = lr P_j: a step moves a weight by l_j g_j. The metric P is 1, or
+
+    P_j = u_j / sqrt(q_j + mean of q over the tensor),      q_j a running mean of g_j^2,      u_j He's deviation,
+
+learnt only while no draws are kept (Springenberg et al., 2016): those are of a chain with a constant metric, which
+has the same target. The batches' own noise is not corrected for; it adds l_j N Var(g_j) / 2 to the temperature.
+
+A `Kernel` is what a step does. A method may explore by one, before draws are kept, and sample by another; `Timetable`
+says when.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal, NamedTuple, Protocol
+
+import torch
+from torch import Tensor
+
+from r2d2net.errors import ParameterError, require, require_whole
+from r2d2net.inference.adam import EPSILON
+from r2d2net.inference.base import Batch, Draws, Info, Running
+from r2d2net.inference.collection import Collection, CollectionState, Kept, collected, first, keep, no_draws, room_for
+from r2d2net.inference.descent import (
+    SHORT_RUN,
+    START_SWEEPS,
+    Descent,
+    Training,
+    clip_gradients,
+    require_one_of,
+)
+from r2d2net.inference.timetable import Timetable
+from r2d2net.likelihoods.base import Noise, Unit
+from r2d2net.model import BayesianModel, Slot, Tensors
+from r2d2net.priors import Gaussian
+
+LARGEST_STEP = 0.1  # of runs of SHORT_RUN steps or fewer, in units of He's deviation
+PLAIN_STEP = 0.01  # without a preconditioner
+MOST_DRAWS = 200  # kept where the user does not say: so many, or down to half as many
+SQUARES_RATE = 0.01  # least weight of a batch in the running mean of squared gradients
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sampling(Training):
+    """Settings shared by SGLD and SGHMC.
+
+    Args:
+        lr: Largest step size: a weight moves by it times the gradient of the mean loss. With the preconditioner, whose
+            gradients are of size 1, in units of He's sqrt(2 / fan-in). None decides: 0.1 up to 800 steps, and less in
+            longer runs as steps^(-3/4); 0.01 without preconditioner.
+        schedule: "cosine" lets the step size fall to a tenth over the burn-in, with which draws are then made;
+            "constant" keeps it. In cycles it falls to zero along half a cosine, over and over again.
+        temperature: Weight of the prior; 1 is Bayes' rule. The likelihood is raised to the power of one over it.
+        sweep_every: Steps between two Gibbs sweeps of the scales of hierarchical priors.
+        start, clip, autocast: As in `Training`. Clipped gradients are those of no target.
+        preconditioner: "rms" learns a step size for every weight during the burn-in, "none" gives all the same.
+        burn_in: Share of the steps, or of each cycle, before draws are kept.
+        thin: Steps between two draws that are kept; None keeps 100 to 200 in all.
+        cycles: Number of cycles: after each the step size is large again, to find another mode, and weights move
+            without noise before draws are kept. Under hierarchical priors the noise stays on: without it weights fall
+            to zero, their scales follow, and neither returns.
+        memory: Most bytes that a chain's draws may take; where they would take more, they are thinned further.
+        chains: Independent chains, run side by side in processes.
+    """
+
+    optimizes: ClassVar[bool] = False
+
+    preconditioner: Literal["rms", "none"] = "rms"
+    burn_in: float = 0.5
+    thin: int | None = None
+    cycles: int | None = None
+    memory: int = 1 << 30
+    chains: int = 1
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require_one_of("preconditioner", self.preconditioner, ("rms", "none"))
+        is_share = isinstance(self.burn_in, (int, float)) and 0 <= self.burn_in < 1
+        require(is_share, "burn_in", repr(self.burn_in), "use a share from 0 to below 1")
+        for name in ("thin", "cycles", "memory", "chains"):
+            value = getattr(self, name)
+            if value is not None or name in ("memory", "chains"):
+                require_whole(name, value)
+
+    @property
+    def runs(self) -> int:
+        return self.chains
+
+    def reader(self, model: BayesianModel, *, n: int, steps: int, inputs: int | None = None) -> Running:
+        return Collection(model)
+
+
+class LangevinState(NamedTuple):
+    """All that changes while sampling; ``coefficients`` are those of a step, as the last sweep left them."""
+
+    step: Tensor  # number of steps taken, an int64 scalar on the CPU
+    weights: Tensor  # (weights,)
+    fixed: Tensor  # deterministic parameters
+    velocity: Tensors  # of "weights" and "fixed"
+    precision: Tensor  # c, (weights,)
+    squares: Tensors  # q of "weights" and "fixed", where the metric is learnt
+    coefficients: Tensors
+    scales: dict[str, Any]  # parameter name -> the prior's scales
+    noise: Noise
+    buffers: Tensors
+    kept: Kept
+
+
+class Kernel(Protocol):
+    """What a step does. ``beta`` is T / N, the share of the prior in a mean over rows."""
+
+    def prepare(self, state: LangevinState, steps: Tensors, beta: float) -> None:
+        """Work out the coefficients of the coming steps, of sizes l ("weights", "fixed"), in place."""
+
+    def move(self, state: LangevinState, gradients: Tensors, beta: float, generator: torch.Generator) -> None:
+        """Take one step in place; the gradients' memory may be used."""
+
+
+class Langevin(Descent):
+    """Langevin dynamics bound to a model.
+
+    Args:
+        settings: The method's settings.
+        model: The model.
+        exploring: What a step does before draws are kept.
+        sampling: What a step does while they are.
+        coefficients: Names of the vectors that the kernels prepare, each of the size of the weights.
+        n: Number of training rows.
+        steps: Number of steps of the whole run.
+        inputs: Number of columns of the data.
+    """
+
+    settings: Sampling
+
+    def __init__(
+        self,
+        settings: Sampling,
+        model: BayesianModel,
+        exploring: Kernel,
+        sampling: Kernel,
+        coefficients: Sequence[str],
+        *,
+        n: int,
+        steps: int,
+        inputs: int | None = None,
+    ) -> None:
+        super().__init__(settings, model, n=n, steps=steps, inputs=inputs)
+        self.exploring, self.sampling, self.names = exploring, sampling, tuple(coefficients)
+        self.beta = settings.temperature / n
+        self.times = Timetable(steps, settings.cycles, settings.burn_in, settings.schedule == "cosine")
+        self.learns_metric = settings.preconditioner == "rms"
+        if self.learns_metric and self.times.exploring == 0:
+            raise ParameterError(
+                f"burn_in={settings.burn_in} of {self.times.length} steps leaves the preconditioner nothing to learn "
+                "from: use a longer burn_in, or preconditioner='none'"
+            )
+        sampled = self.times.sampled(steps)
+        self.every = max(1, math.ceil(sampled / MOST_DRAWS)) if settings.thin is None else settings.thin
+        self.planned = sampled // self.every
+        if self.planned == 0:
+            raise ParameterError(
+                f"{type(settings).__name__} keeps no draw: the burn-in leaves {sampled} of {steps} steps, and "
+                f"thin={settings.thin}; use more epochs, or less of these"
+            )
+        self.hierarchical = any(not isinstance(slot.prior, Gaussian) for slot in model.bayesian)
+
+    def default_lr(self) -> float:
+        if self.settings.preconditioner == "none":
+            return PLAIN_STEP
+        return LARGEST_STEP * min(1.0, SHORT_RUN / self.steps) ** 0.75
+
+    def learning_rate(self, t: int) -> float:
+        return self.largest_step * self.times.step_size(t)
+
+    def is_due(self, t: int) -> bool:
+        """Whether scales and coefficients are refreshed at step t."""
+        changes = self.hierarchical or self.times.explores(t) or self.settings.cycles is not None
+        return self.times.starts(t) or (changes and (t - 1) % self.settings.sweep_every == 0)
+
+    # --- start
+
+    def init(self, y: Tensor, generator: torch.Generator, unit: Unit | None = None) -> LangevinState:
+        model = self.model
+        weights, fixed = self.start_weights(generator)
+        noise, buffers = model.likelihood.init(y, unit), model.buffers()
+        network = Draws.sharing(weights[None], fixed, buffers, noise)
+
+        def zeros() -> Tensors:
+            return {"weights": torch.zeros_like(weights), "fixed": torch.zeros_like(fixed)}
+
+        state = LangevinState(
+            step=torch.zeros((), dtype=torch.int64),
+            weights=weights,
+            fixed=fixed,
+            velocity=zeros(),
+            precision=torch.ones_like(weights),
+            squares=zeros() if self.learns_metric else {},
+            coefficients={**{name: torch.ones_like(weights) for name in self.names}, "fixed": torch.ones_like(fixed)},
+            scales=self.start_scales(generator),
+            noise=noise,
+            buffers=buffers,
+            kept=no_draws(room_for(self.planned, network, self.settings.memory), network, self.every),
+        )
+        self.refresh_all(state.scales, state.precision, weights, weights, weights, generator, sweeps=START_SWEEPS)
+        return state
+
+    # --- one step
+
+    def step(self, state: LangevinState, batch: Batch, generator: torch.Generator) -> tuple[LangevinState, Info]:
+        t = int(state.step) + 1
+        x, y = batch
+        lr, explores = self.learning_rate(t), self.times.explores(t)
+        output, nll, gradients = self._gradients(state, x, y)
+        noise = self.model.likelihood.observe(output, y, state.noise, self.noise_rate(len(y), t))
+        if self.settings.clip is not None:
+            clip_gradients(list(gradients.values()), self.settings.clip)
+        if self.learns_metric and explores:
+            rate = max(SQUARES_RATE, 1 / (t - self.times.sampled(t)))
+            for name, squares in state.squares.items():
+                squares.mul_(1 - rate).addcmul_(gradients[name], gradients[name], value=rate)
+        kernel = self.exploring if explores else self.sampling
+        # diverged weights have no scales
+        if self.is_due(t) and bool(torch.isfinite(nll + state.weights.sum())):
+            self.refresh_all(state.scales, state.precision, state.weights, state.weights, state.weights, generator)
+            kernel.prepare(state, self._steps(state, lr), self.beta)
+            if explores and self.settings.cycles is not None:
+                self._silence(state.coefficients["spread"])
+        kernel.move(state, gradients, self.beta, generator)
+        state = state._replace(step=state.step + 1, noise=noise)
+        if not explores:
+            state = state._replace(kept=keep(state.kept, self._here(state), self.times.sampled(t)))
+        return state, Info(nll, lr, self.settings.temperature)
+
+    @torch.enable_grad()
+    def _gradients(self, state: LangevinState, x: Any, y: Tensor) -> tuple[Tensor, Tensor, Tensors]:
+        """The output, the mean loss, and its gradients in weights and fixed parameters."""
+        model = self.model
+        # Each tensor a leaf of its own: the gradient of a slice of the flat vector would be as long as the vector.
+        leaves = {k: v.detach().requires_grad_() for k, v in model.parameters(state.weights, state.fixed).items()}
+        model.net.train()
+        with self.autocast():
+            output = model.call(model.net, {**leaves, **state.buffers}, x)
+        output = output.to(state.weights.dtype)
+        loss = -model.likelihood.log_prob(output, y, state.noise).mean()
+        parts = torch.autograd.grad(loss, list(leaves.values()), materialize_grads=True)
+        flat = [part.reshape(-1) for part in parts]
+        count = len(model.bayesian)
+        gradients = {"weights": torch.cat(flat[:count]), "fixed": torch.cat([*flat[count:], state.fixed[:0]])}
+        return output.detach(), loss.detach(), gradients
+
+    def _steps(self, state: LangevinState, lr: float) -> Tensors:
+        """Step sizes l of the weights and of the fixed parameters."""
+        if not self.learns_metric:
+            return {"weights": torch.full_like(state.weights, lr), "fixed": torch.full_like(state.fixed, lr)}
+        return {
+            "weights": metric(state.squares["weights"], self.unit, self.model.bayesian).mul_(lr),
+            "fixed": metric(state.squares["fixed"], self.fixed_unit, self.model.fixed).mul_(lr),
+        }
+
+    def _silence(self, spread: Tensor) -> None:
+        """Leave the noise out, but for hierarchical priors, where it is what keeps weights in their scales' law."""
+        for slot in self.model.bayesian:
+            if isinstance(slot.prior, Gaussian):
+                slot.of(spread).zero_()
+
+    def refresh(
+        self, slot: Slot, scales: Any, drawn: Tensor, mean: Tensor, deviation: Tensor, generator: torch.Generator
+    ) -> Any:
+        assert slot.prior is not None
+        return slot.prior.gibbs(slot.of(drawn), scales, generator)
+
+    # --- what the state says
+
+    def draws(
+        self, state: LangevinState, n: int, generator: torch.Generator | None = None, at_once: int | None = None
+    ) -> Iterator[Draws]:
+        """Of those that are kept; as long as none is, the present one."""
+        return Collection(self.model).draws(self._so_far(state), n, generator, at_once)
+
+    def center(self, state: LangevinState) -> Draws:
+        return Collection(self.model).center(self._so_far(state))
+
+    def available(self, state: LangevinState) -> int:
+        return max(1, int(state.kept.number))
+
+    def finish(self, state: LangevinState) -> tuple[Running, CollectionState]:
+        kept = first(state.kept.draws, int(state.kept.number))
+        return Collection(self.model), collected(state.step, kept)
+
+    def _here(self, state: LangevinState) -> Draws:
+        return Draws.sharing(state.weights[None], state.fixed, state.buffers, state.noise)
+
+    def _so_far(self, state: LangevinState) -> CollectionState:
+        number = int(state.kept.number)
+        draws = first(state.kept.draws, number) if number else self._here(state)
+        buffers, noise = ({k: v[None] for k, v in tensors.items()} for tensors in (draws.buffers, draws.noise))
+        return CollectionState(state.step, draws.weights[None], draws.fixed[None], buffers, noise)
+
+
+def metric(squares: Tensor, unit: Tensor, slots: Sequence[Slot]) -> Tensor:
+    """P_j = u_j / sqrt(q_j + mean of q over the tensor)."""
+    damped = squares.clone()
+    for slot in slots:
+        own = slot.of(damped)
+        own.add_(own.mean())
+    return damped.clamp_(min=EPSILON**2).rsqrt_().mul_(unit)

@@ -1,0 +1,152 @@
+"""Monte Carlo dropout (Gal and Ghahramani, 2016): training with dropped inputs of layers, as inference over weights.
+
+    q(W) = M diag(z),    z_i = b_i / (1 - rate),  b_i ~ Bernoulli(1 - rate)    one for each input unit or channel i
+
+So E W = M, and a draw of the posterior is a draw of weights: one mask for all rows, where ordinary Monte Carlo dropout
+drops anew for each. What is predicted for a single row has the same law in both.
+
+minimise per datum    -E_z[log p(y | x, M diag(z))] + (temperature / N) sum_j c_j M_j^2 / (2 (1 - rate)).
+
+The last term is -E_q[log p(W)] of normal priors with precisions c, since E w^2 = M^2 / (1 - rate). The authors' mask
+is b and their penalty (1 - rate) c M^2 / 2: the same, as their M is ours / (1 - rate). The entropy of q does not depend
+on M. In training every row has masks of its own at plain Linear and Conv layers; other layers, and tied weights, have
+one mask a batch.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from r2d2net.errors import ParameterError, require
+from r2d2net.inference.base import Draws
+from r2d2net.inference.descent import Training
+from r2d2net.inference.layer_inputs import input_axes, plain_layers
+from r2d2net.inference.point import Point, PointState
+from r2d2net.model import BayesianModel, Slot, Tensors
+
+
+@dataclass(frozen=True, kw_only=True)
+class MCDropout(Training):
+    """Monte Carlo dropout; the other arguments are those of `Training`, the priors those of `MAP`.
+
+    Dropped are the inputs of Linear, convolutional, recurrent and attention layers whose weights have a prior. Other
+    weights are points, as in MAP: embeddings, which have no inputs to drop, and parameters outside torch's layers.
+    Dropout layers that the network has itself drop in training and not in prediction, as with every algorithm.
+
+    Args:
+        rate: Probability with which an input is dropped.
+        inputs: Whether the network's own inputs are dropped too: those of the first layer that it lists.
+    """
+
+    rate: float = 0.2
+    inputs: bool = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        fits = isinstance(self.rate, (int, float)) and 0 < self.rate < 1
+        require(fits, "rate", repr(self.rate), "use a number between 0 and 1, such as 0.2")
+        require(isinstance(self.inputs, bool), "inputs", repr(self.inputs), "use True or False")
+
+    def build(self, model: BayesianModel, *, n: int, steps: int, inputs: int | None = None) -> Dropout:
+        return Dropout(self, model, n=n, steps=steps, inputs=inputs)
+
+
+class Dropout(Point):
+    """Monte Carlo dropout bound to a model."""
+
+    settings: MCDropout
+
+    def __init__(
+        self, settings: MCDropout, model: BayesianModel, *, n: int, steps: int, inputs: int | None = None
+    ) -> None:
+        super().__init__(settings, model, n=n, steps=steps, inputs=inputs)
+        self.dropped = input_axes(model, first=settings.inputs)
+        if not self.dropped:
+            if input_axes(model, first=True):
+                raise ParameterError("MCDropout has nothing to drop but the network's inputs: use inputs=True")
+            kinds = "Linear, convolutional, recurrent or attention"
+            raise ParameterError(f"MCDropout has nothing to drop: give weights of a {kinds} layer a prior, or use MAP")
+        self.inflation = torch.ones_like(self.unit)  # E z^2
+        for weight in self.dropped:
+            weight.slot.of(self.inflation).fill_(1 / (1 - settings.rate))
+        self._generator: torch.Generator | None = None
+        self._masks: dict[tuple[nn.Module, tuple[int, ...]], Tensor] = {}  # of the forward pass under way
+        self._net = copy.deepcopy(model.net)
+        plain = plain_layers(self._net)
+        for weight in self.dropped:
+            if weight.slot.name in plain:
+                plain[weight.slot.name].register_forward_pre_hook(self._drop_input)
+        self._on_weights = [weight for weight in self.dropped if weight.slot.name not in plain]
+
+    def _mask(self, generator: torch.Generator | None, *shape: int) -> Tensor:
+        kept = 1 - self.settings.rate
+        mask = torch.empty(shape, dtype=self.model.dtype, device=self.model.device)
+        return mask.bernoulli_(kept, generator=generator).div_(kept)
+
+    # --- training
+
+    def forward(self, weights: Tensor, fixed: Tensor, buffers: Tensors, x: Any, generator: torch.Generator) -> Tensor:
+        """The output with masks of each row in plain layers, and of the batch in all others."""
+        named = self.model.parameters(weights, fixed)
+        for weight in self._on_weights:
+            mask = weight.on_weights(self._mask(generator, 1, weight.units))[0]
+            named[weight.slot.name] = named[weight.slot.name] * mask
+        self._generator = generator
+        self._masks.clear()
+        self._net.train()
+        output = self.model.call(self._net, {**named, **buffers}, x)
+        self._masks.clear()
+        return output
+
+    def _drop_input(self, layer: Any, arguments: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+        """Hook of a plain layer: rows are the first dimension; positions of a row share their mask, as they share W."""
+        x, *others = arguments
+        shape = [1] * x.dim()
+        channels = x.dim() + 1 - layer.weight.dim()
+        shape[channels], shape[0] = x.shape[channels], x.shape[0]
+        key = layer, tuple(shape)
+        if key not in self._masks:  # a layer that is used twice in a pass has one W
+            self._masks[key] = self._mask(self._generator, *shape)
+        return x * self._masks[key].to(x.dtype), *others
+
+    def refresh(
+        self, slot: Slot, scales: Any, drawn: Tensor, mean: Tensor, deviation: Tensor, generator: torch.Generator
+    ) -> Any:
+        assert slot.prior is not None
+        return slot.prior.cavi(slot.of(mean).square() * slot.of(self.inflation), scales).scales
+
+    def refresh_all(
+        self,
+        scales: dict[str, Any],
+        precision: Tensor,
+        drawn: Tensor,
+        mean: Tensor,
+        deviation: Tensor,
+        generator: torch.Generator,
+        sweeps: int = 1,
+    ) -> None:
+        """The penalty's precision is that of E w^2 = M^2 E z^2 in terms of M."""
+        super().refresh_all(scales, precision, drawn, mean, deviation, generator, sweeps)
+        precision.mul_(self.inflation)
+
+    # --- what the state says
+
+    def draws(
+        self, state: PointState, n: int, generator: torch.Generator | None = None, at_once: int | None = None
+    ) -> Iterator[Draws]:
+        size = n if at_once is None else at_once
+        for start in range(0, n, size):
+            count = min(size, n - start)
+            weights = state.mean.repeat(count, 1)
+            for weight in self.dropped:
+                weight.slot.of(weights).mul_(weight.on_weights(self._mask(generator, count, weight.units)))
+            yield Draws.sharing(weights, state.fixed, state.buffers, state.noise)
+
+    def available(self, state: PointState) -> int | None:
+        return None

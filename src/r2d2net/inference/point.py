@@ -1,0 +1,122 @@
+"""Training to one point: Adam on the likelihood, the prior as a proximal step. The engine of MAP and what builds on it.
+
+minimise per datum    -log p(y | x, w) - (temperature / N) log p(w).
+
+The prior acts through its precision: -d log p(w) / dw = c w with c = E[1 / v | w], which is constant for a Gaussian and
+which the coordinate-ascent factors at w^2 give for priors whose scales they find jointly (expectation maximisation). It
+is refreshed every ``sweep_every`` steps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from r2d2net.inference.adam import Moments, adam_step, no_moments, shrink_mean
+from r2d2net.inference.base import Batch, Draws, Info, require_priors
+from r2d2net.inference.descent import Descent, Training, clip_gradients
+from r2d2net.likelihoods.base import Noise, Unit
+from r2d2net.model import BayesianModel, Slot, Tensors
+from r2d2net.priors import Gaussian, GeneralizedDoublePareto, SpikeSlab
+
+FINITE_MODE = (Gaussian, SpikeSlab, GeneralizedDoublePareto)  # priors whose density is finite at zero
+
+
+class PointState(NamedTuple):
+    """All that changes in training."""
+
+    step: Tensor  # number of steps taken, an int64 scalar on the CPU
+    mean: Tensor  # the weights, (weights,)
+    fixed: Tensor  # deterministic parameters
+    precision: Tensor  # c, (weights,)
+    moments: dict[str, Moments]
+    scales: dict[str, Any]  # parameter name -> the prior's scales
+    noise: Noise
+    buffers: Tensors
+
+
+class Point(Descent):
+    """Training to one point, bound to a model."""
+
+    def __init__(
+        self, settings: Training, model: BayesianModel, *, n: int, steps: int, inputs: int | None = None
+    ) -> None:
+        super().__init__(settings, model, n=n, steps=steps, inputs=inputs)
+        require_priors(model, FINITE_MODE, type(settings).__name__, "its density has no finite mode")
+
+    def init(self, y: Tensor, generator: torch.Generator, unit: Unit | None = None) -> PointState:
+        mean, fixed = self.start_weights(generator)
+        state = PointState(
+            step=torch.zeros((), dtype=torch.int64),
+            mean=mean,
+            fixed=fixed,
+            precision=torch.ones_like(mean),
+            moments={"mean": no_moments(mean), "fixed": no_moments(fixed)},
+            scales=self.start_scales(generator),
+            noise=self.model.likelihood.init(y, unit),
+            buffers=self.model.buffers(),
+        )
+        self.refresh_all(state.scales, state.precision, mean, mean, mean, generator)
+        return state
+
+    def step(self, state: PointState, batch: Batch, generator: torch.Generator) -> tuple[PointState, Info]:
+        t = int(state.step) + 1
+        x, y = batch
+        lr, temperature = self.learning_rate(t), self.settings.temperature
+        output, (g_mean, g_fixed, nll) = self._gradients(state, x, y, generator, t)
+        noise = self.model.likelihood.observe(output, y, state.noise, self.noise_rate(len(y), t))
+        if self.settings.clip is not None:
+            clip_gradients([g_mean, g_fixed], self.settings.clip)
+        eta = adam_step(state.mean, g_mean, state.moments["mean"], t, lr, self.unit)
+        shrink_mean(state.mean, eta, state.precision, temperature / self.n)
+        if state.fixed.numel():
+            adam_step(state.fixed, g_fixed, state.moments["fixed"], t, lr, self.fixed_unit)
+        if t % self.settings.sweep_every == 0 and bool(torch.isfinite(state.mean).all()):
+            self.refresh_all(state.scales, state.precision, state.mean, state.mean, state.mean, generator)
+        return state._replace(step=state.step + 1, noise=noise), Info(nll, lr, temperature)
+
+    @torch.enable_grad()
+    def _gradients(
+        self, state: PointState, x: Any, y: Tensor, generator: torch.Generator, t: int
+    ) -> tuple[Tensor, tuple[Tensor, Tensor, Tensor]]:
+        """The output, and the loss's gradients in weights and fixed parameters, and the loss itself."""
+        weights, fixed = state.mean.detach().requires_grad_(), state.fixed.detach().requires_grad_()
+        with self.autocast():
+            output = self.forward(weights, fixed, state.buffers, x, generator)
+        output = output.to(weights.dtype)
+        loss = self.loss(output, y, state.noise, t)
+        g_mean, g_fixed = torch.autograd.grad(loss, (weights, fixed), materialize_grads=True)
+        return output.detach(), (g_mean, g_fixed, loss.detach())
+
+    def forward(self, weights: Tensor, fixed: Tensor, buffers: Tensors, x: Any, generator: torch.Generator) -> Tensor:
+        """The network's output in training."""
+        return self.model.forward(weights, fixed, buffers, x, training=True)
+
+    def loss(self, output: Tensor, y: Tensor, noise: Noise, t: int) -> Tensor:
+        """What a step minimises, the prior apart: by default the negative log likelihood of a row."""
+        return -self.model.likelihood.log_prob(output, y, noise).mean()
+
+    def refresh(
+        self, slot: Slot, scales: Any, drawn: Tensor, mean: Tensor, deviation: Tensor, generator: torch.Generator
+    ) -> Any:
+        assert slot.prior is not None
+        return slot.prior.cavi(slot.of(mean).square(), scales).scales
+
+    # --- what the state says
+
+    def draws(
+        self, state: PointState, n: int, generator: torch.Generator | None = None, at_once: int | None = None
+    ) -> Iterator[Draws]:
+        size = n if at_once is None else at_once
+        for start in range(0, n, size):
+            weights = state.mean.expand(min(size, n - start), -1)
+            yield Draws.sharing(weights, state.fixed, state.buffers, state.noise)
+
+    def center(self, state: PointState) -> Draws:
+        return Draws.sharing(state.mean[None], state.fixed, state.buffers, state.noise)
+
+    def available(self, state: PointState) -> int | None:
+        return 1

@@ -1,0 +1,92 @@
+"""Stochastic gradient Hamiltonian Monte Carlo (Chen, Fox and Guestrin, 2014), the paper's SGMCMC, by a splitting.
+
+    dw = v dt,      dv = -(l g + b l c w + gamma v) dt + sqrt(2 gamma b l) dB,      b = T / N,
+
+has the target (see `langevin`) for w and N(0, b l) for v. A step has the length 1 and is B R O R:
+
+    B    v <- v - l (tan a / a) g                                           the likelihood's kick
+    R    (w, v) <- (w cos a + v sin(a) / 2a,  v cos a - 2a w sin a)         the prior's motion, half a step
+    O    v <- (1 - friction) v + sqrt((1 - (1 - friction)^2) b l) N(0, 1)
+
+with a = sqrt(b l c) / 2. R and O are exact. The factor tan a / a of the kick carries a property of the splitting
+B A O A B (Leimkuhler and Matthews, 2013) over to a prior whose motion is part of A: under a Gaussian likelihood the
+mean and variance of w are exact for every stable step size and the variance of v is off by O(l), if gradients are
+those of all rows.
+
+Angles stay below 1/2: a weight that its prior holds tightly takes smaller steps, l = 1 / (b c). Where l changes at a
+sweep, v is rescaled with its root and so keeps its law.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from r2d2net.errors import require
+from r2d2net.inference.langevin import Langevin, LangevinState, Sampling
+from r2d2net.model import BayesianModel, Tensors
+
+
+@dataclass(frozen=True, kw_only=True)
+class SGHMC(Sampling):
+    """Stochastic gradient Hamiltonian Monte Carlo; the other arguments are those of `Sampling`.
+
+    Args:
+        friction: Share of the velocity that is lost in a step: 0.1 is a momentum of 0.9, 1 makes it SGLD's.
+    """
+
+    friction: float = 0.1
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        fits = isinstance(self.friction, (int, float)) and 0 < self.friction <= 1
+        require(fits, "friction", repr(self.friction), "use a share above 0, up to 1")
+
+    def build(self, model: BayesianModel, *, n: int, steps: int, inputs: int | None = None) -> Langevin:
+        """Bind to a model, the number of training rows and of steps."""
+        kernel = Underdamped(self.friction)
+        return Langevin(self, model, kernel, kernel, Underdamped.coefficients, n=n, steps=steps, inputs=inputs)
+
+
+class Underdamped:
+    """The splitting B R O R."""
+
+    coefficients = ("size", "kick", "cosine", "forth", "back", "spread")
+
+    def __init__(self, friction: float) -> None:
+        self.left = 1 - friction  # of the velocity after a step
+
+    def prepare(self, state: LangevinState, steps: Tensors, beta: float) -> None:
+        now = state.coefficients
+        held = state.precision * beta
+        size = torch.minimum(steps["weights"], held.reciprocal())
+        state.velocity["weights"].mul_(torch.sqrt(size).div_(torch.sqrt(now["size"])))
+        angle = torch.sqrt(size * held) / 2
+        cosine, sinc = torch.cos(angle), torch.sinc(angle / math.pi)
+        now["size"].copy_(size)
+        now["kick"].copy_(size * sinc / cosine)
+        now["cosine"].copy_(cosine)
+        now["forth"].copy_(sinc / 2)
+        now["back"].copy_(2 * angle.square() * sinc)
+        now["spread"].copy_(torch.sqrt(size * (beta * (1 - self.left**2))))
+        now["fixed"].copy_(steps["fixed"])
+
+    def move(self, state: LangevinState, gradients: Tensors, beta: float, generator: torch.Generator) -> None:
+        now, w, v = state.coefficients, state.weights, state.velocity["weights"]
+        room = gradients["weights"]
+        v.addcmul_(room, now["kick"], value=-1)
+        _rotate(w, v, now, room)
+        v.mul_(self.left).addcmul_(room.normal_(generator=generator), now["spread"])
+        _rotate(w, v, now, room)
+        momentum = state.velocity["fixed"].mul_(self.left).addcmul_(gradients["fixed"], now["fixed"], value=-1)
+        state.fixed.add_(momentum)
+
+
+def _rotate(w: Tensor, v: Tensor, now: Tensors, room: Tensor) -> None:
+    """Half a step of the prior's motion, in place."""
+    torch.mul(w, now["back"], out=room)
+    w.mul_(now["cosine"]).addcmul_(v, now["forth"])
+    v.mul_(now["cosine"]).sub_(room)

@@ -1,0 +1,73 @@
+"""When a sampler explores, when it keeps draws, and how large its steps are.
+
+Burn-in and cycles (Zhang et al., 2020) are one thing: a cycle first explores, then keeps draws, and a run without
+cycles is one of them. With L = ceil(steps / cycles) and i = (t - 1) mod L, the place of step t in its cycle,
+
+    step size / largest  =  (1 + cos(pi i / L)) / 2                                          in cycles
+                            a tenth + 9/20 (1 + cos(pi min(1, i / burn-in steps)))           else, by default.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from r2d2net.inference.descent import RISE_SHARE
+
+SETTLED = 0.1  # step size of the draws, as a share of the largest
+
+
+@dataclass(frozen=True)
+class Timetable:
+    """The phases of a run; steps are t = 1, 2, ...
+
+    Args:
+        steps: Steps of the run.
+        cycles: Number of cycles; None has one, whose step size falls in the burn-in only.
+        burn_in: Share of a cycle's steps that explore.
+        falls: Whether the step size falls in a run without cycles.
+
+    Example:
+        >>> times = Timetable(steps=10, cycles=2, burn_in=0.6)
+        >>> "".join(".x"[not times.explores(t)] for t in range(1, 11)), times.sampled(10)
+        ('...xx...xx', 4)
+    """
+
+    steps: int
+    cycles: int | None = None
+    burn_in: float = 0.5
+    falls: bool = True
+
+    @property
+    def length(self) -> int:
+        """Steps of a cycle; the last may have fewer."""
+        return math.ceil(self.steps / (self.cycles or 1))
+
+    @property
+    def exploring(self) -> int:
+        """Steps of a cycle before its draws."""
+        return round(self.burn_in * self.length)
+
+    def explores(self, t: int) -> bool:
+        """Whether step t comes before the draws of its cycle."""
+        return (t - 1) % self.length < self.exploring
+
+    def starts(self, t: int) -> bool:
+        """Whether a phase starts with step t."""
+        return (t - 1) % self.length in (0, self.exploring)
+
+    def sampled(self, t: int) -> int:
+        """How many of the first t steps do not explore."""
+        full, rest = divmod(t, self.length)
+        return full * (self.length - self.exploring) + max(0, rest - self.exploring)
+
+    def step_size(self, t: int) -> float:
+        """Size of step t as a share of the largest; it rises over the first steps of a run that has a burn-in."""
+        place, exploring = (t - 1) % self.length, self.exploring
+        rising = min(1.0, t / (RISE_SHARE * self.steps)) if exploring else 1.0
+        if self.cycles is not None:
+            return rising * 0.5 * (1 + math.cos(math.pi * place / self.length))
+        if not self.falls or not exploring:
+            return rising
+        fallen = 0.5 * (1 + math.cos(math.pi * min(1.0, place / exploring)))
+        return rising * (SETTLED + (1 - SETTLED) * fallen)

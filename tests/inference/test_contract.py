@@ -1,0 +1,175 @@
+"""What every algorithm must do: fit, be killed and resumed, save, load, predict, repeat itself; or refuse."""
+
+import pytest
+import torch
+from torch import nn
+
+import r2d2net as rn
+from r2d2net import checkpoint, inference, nets
+from r2d2net.priors import (
+    R2D2,
+    DirichletLaplace,
+    Gaussian,
+    GeneralizedDoublePareto,
+    Horseshoe,
+    HorseshoePlus,
+    SpikeSlab,
+)
+from r2d2net.run import train
+
+SETTINGS = {
+    "DeepEnsemble": {"members": 2},
+    "SGLD": {"chains": 2, "burn_in": 0.25, "thin": 1},
+    "SGHMC": {"burn_in": 0.25, "thin": 1},
+    "HMC": {"chains": 2, "max_tree_depth": 2},
+}
+PRIORS = [
+    R2D2(),
+    R2D2.adaptive(),
+    Horseshoe(),
+    HorseshoePlus(),
+    DirichletLaplace(),
+    GeneralizedDoublePareto(),
+    SpikeSlab(),
+]
+CLASSES_ONLY = {"EDL", "DPN"}
+EVERY_PRIOR = {"SVGI", "CAVI", "SVI", "SGLD", "SGHMC", "HMC", "Radial"}
+
+
+def regression():
+    g = torch.Generator().manual_seed(1)
+    with torch.random.fork_rng():
+        net = nn.Sequential(nn.Linear(3, 5), nn.Tanh(), nn.Linear(5, 1))
+    x = torch.randn(36, 3, generator=g)
+    return net, rn.likelihoods.Gaussian(), x, 5 + 3 * x[:, 0] + torch.randn(36, generator=g)
+
+
+def classification():
+    g = torch.Generator().manual_seed(2)
+    x = torch.randn(24, 1, 28, 28, generator=g)
+    with torch.random.fork_rng():
+        net = nets.LeNet(1, 10, 28)
+    return net, rn.likelihoods.Categorical(), x, torch.arange(24) % 10
+
+
+PROBLEMS = {"mlp-regression": regression, "lenet-classification": classification}
+PAIRS = [(a, p) for a in inference.ALGORITHMS for p in PROBLEMS if not (a in CLASSES_ONLY and p == "mlp-regression")]
+
+
+def method(algorithm):
+    return getattr(inference, algorithm)(**SETTINGS.get(algorithm, {}))
+
+
+def fit(algorithm, problem, prior=None, seed=0, **options):
+    net, likelihood, x, y = PROBLEMS[problem]()
+    model = rn.BayesianModel(net, Gaussian(0.5) if prior is None else prior, likelihood)
+    rows = {} if method(algorithm).full_batch else {"batch_size": 12}
+    options = {"epochs": 4, "verbose": False, "jobs": 1, **rows, **options}
+    return rn.fit(model, (x, y), method(algorithm), seed=seed, **options)
+
+
+def contents(posterior):
+    return {name: tensor.tolist() for name, tensor in checkpoint.flatten(posterior.state).items()}
+
+
+class Killed(BaseException):
+    """Stands for SIGKILL inside this process."""
+
+
+@pytest.fixture
+def killed_at(monkeypatch):
+    """Have every run stopped in the step after so many."""
+
+    def arrange(steps):
+        build, taken = train.Plan.build, 0
+
+        def dying(plan):
+            running = build(plan)
+            step = running.step
+
+            def counted(*arguments):
+                nonlocal taken
+                taken += 1
+                if taken > steps:
+                    raise Killed
+                return step(*arguments)
+
+            running.step = counted
+            return running
+
+        monkeypatch.setattr(train.Plan, "build", dying)
+        return lambda: monkeypatch.setattr(train.Plan, "build", build)
+
+    return arrange
+
+
+@pytest.mark.parametrize(("algorithm", "problem"), PAIRS)
+def test_an_algorithm_keeps_the_contract(algorithm, problem, tmp_path, killed_at):
+    net, _, x, _ = PROBLEMS[problem]()
+    alone = fit(algorithm, problem)
+    before = torch.random.get_rng_state()
+
+    # killed twice, at a step whose checkpoint is there and one step later, and resumed
+    for steps in (2, 1):
+        live = killed_at(steps)
+        with pytest.raises(Killed):
+            fit(algorithm, problem, resume=tmp_path / "run", checkpoint_every=0)
+        live()
+    resumed = fit(algorithm, problem, resume=tmp_path / "run", checkpoint_every=0)
+    assert contents(resumed) == contents(alone)
+    assert resumed.history == alone.history
+    assert [path.name for path in (tmp_path / "run").iterdir()] == ["posterior.safetensors"]
+
+    # saved, loaded, and once more from the finished run
+    prediction = alone.predict(x, 7)
+    assert torch.isfinite(prediction.samples).all()
+    assert torch.isfinite(prediction.log_prob(PROBLEMS[problem]()[3])).all()
+    assert prediction.samples.shape[1] == len(x)
+    alone.save(tmp_path / "saved")
+    again = fit(algorithm, problem, resume=tmp_path / "run")
+    for one in (rn.load(tmp_path / "saved", net), rn.load(tmp_path / "run", net, mmap=True), again):
+        assert torch.equal(one.predict(x, 7).samples, prediction.samples)
+        assert torch.equal(one.sample(2, seed=3), alone.sample(2, seed=3))
+    net.load_state_dict(next(alone.state_dicts(1, seed=0)))
+
+    # a function of its seed, and of nothing else
+    assert contents(fit(algorithm, problem)) == contents(alone)
+    assert contents(fit(algorithm, problem, seed=1)) != contents(alone)
+    assert torch.equal(torch.random.get_rng_state(), before)
+
+
+@pytest.mark.parametrize("algorithm", inference.ALGORITHMS)
+@pytest.mark.parametrize("prior", PRIORS, ids=lambda prior: type(prior).__name__)
+def test_a_prior_suits_or_is_refused_in_one_line(algorithm, prior):
+    problem = "lenet-classification" if algorithm in CLASSES_ONLY else "mlp-regression"
+    has_mode = isinstance(prior, (SpikeSlab, GeneralizedDoublePareto))
+    suits = algorithm in EVERY_PRIOR or (has_mode and algorithm != "MFVI")
+    if suits:
+        posterior = fit(algorithm, problem, prior)
+        assert torch.isfinite(posterior.sample(3)).all()
+        return
+    with pytest.raises(rn.ParameterError, match=rf"^{algorithm} .*: .* use .*SVGI") as caught:
+        fit(algorithm, problem, prior)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("algorithm", sorted(CLASSES_ONLY))
+def test_a_likelihood_that_does_not_suit_is_refused(algorithm):
+    with pytest.raises(rn.ParameterError, match=rf"^{algorithm} .*Categorical") as caught:
+        fit(algorithm, "mlp-regression")
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("algorithm", ["SGLD", "SGHMC", "HMC"])
+def test_samplers_know_no_early_stopping(algorithm):
+    with pytest.raises(rn.ParameterError, match=f"^patience=2: {algorithm} keeps draws of many epochs; leave it out$"):
+        fit(algorithm, "mlp-regression", validation=0.2, patience=2)
+
+
+def test_names_stand_for_default_settings():
+    net, likelihood, x, y = regression()
+    model = rn.BayesianModel(net, Gaussian(0.5), likelihood)
+    for name in ("MAP", "map", "SVI"):
+        by_name = rn.fit(model, (x, y), name, epochs=2, verbose=False)
+        by_object = rn.fit(model, (x, y), getattr(inference, name.upper())(), epochs=2, verbose=False)
+        assert contents(by_name) == contents(by_object)
