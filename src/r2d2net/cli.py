@@ -77,6 +77,54 @@ def demo(
         typer.echo(f"wrote {path}")
 
 
+class Scales(StrEnum):
+    """How large a reproduction is."""
+
+    smoke = "smoke"
+    machine = "machine"
+    paper = "paper"
+
+
+@app.command()
+def reproduce(
+    name: Annotated[str | None, typer.Argument(help="The table or figure; --list shows them.")] = None,
+    scale: Annotated[Scales, typer.Option(help="A minute, an hour on two cores, or the paper's.")] = Scales.machine,
+    replicates: Annotated[int | None, typer.Option(min=1, help="Replicates; by default the scale's own.")] = None,
+    only: Annotated[str, typer.Option(help="Cells whose key has one of these words in it, by commas.")] = "",
+    workers: Annotated[int | None, typer.Option(min=1, help="Processes at a time; by default one a core.")] = None,
+    out: Annotated[Path, typer.Option(help="Folder for results; finished cells in it are kept.")] = Path(
+        "out/reproduce"
+    ),
+    show: Annotated[bool, typer.Option("--list", help="Show what can be reproduced.")] = False,
+    quiet: Annotated[bool, typer.Option(help="Say nothing of progress.")] = False,
+) -> None:
+    """Reproduce a table or figure of the paper, for example `r2d2net reproduce simulation --scale smoke`.
+
+    What is finished is not done again, so an interrupted command goes on when it is given once more. Exit code 1 if a
+    cell failed: its log says why.
+    """
+    from r2d2net.experiments.reproducing import Request, listing
+    from r2d2net.experiments.reproducing import reproduce as run
+    from r2d2net.report.reproduction import write_report
+
+    if show:
+        for one, title in listing():
+            typer.echo(f"{one:<24}{title}")
+        return
+    if name is None:
+        raise ParameterError("NAME is missing: `r2d2net reproduce --list` shows what can be reproduced")
+    _make(out)
+    words = tuple(word for word in only.split(",") if word)
+    request = Request(name, scale.value, replicates, words, workers, out)
+    grid, watched = run(request, Console(stderr=True), quiet=quiet)
+    for path in write_report(grid.folder):
+        typer.echo(f"wrote {path}")
+    for key, error in watched.failed.items():
+        typer.echo(f"failed: {key}: {error} (see {grid.folder / 'cells' / key}.log)", err=True)
+    if watched.failed:
+        raise typer.Exit(1)
+
+
 def _make(out: Path) -> None:
     """Make the folder and see that it can be written, before any work is done for it."""
     try:

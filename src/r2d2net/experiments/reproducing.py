@@ -1,0 +1,77 @@
+"""From a name to results: find the artefact, run what is missing of its grid, say how it went."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from rich.console import Console
+
+from r2d2net.errors import ParameterError, require_whole
+from r2d2net.experiments import ARTEFACTS
+from r2d2net.experiments.artefact import SCALES, Artefact, Scale
+from r2d2net.experiments.grid import Grid, run_on_this_machine
+from r2d2net.experiments.watching import Watched, watch
+from r2d2net.files import write_json
+
+
+@dataclass(frozen=True)
+class Request:
+    """What the user asks for.
+
+    Attributes:
+        name: The artefact.
+        scale: smoke, machine or paper.
+        replicates: Replicates of every cell; None for the scale's own number.
+        only: Words of which a cell's key must have one; all cells if there are none.
+        workers: Processes at a time; None for one a core.
+        out: Folder for results.
+    """
+
+    name: str
+    scale: Scale = "machine"
+    replicates: int | None = None
+    only: tuple[str, ...] = ()
+    workers: int | None = None
+    out: Path = Path("out/reproduce")
+    backend: Literal["processes", "ray"] = "processes"
+    address: str | None = None
+
+
+def artefact_of(name: str) -> Artefact:
+    """The artefact of a name, or one clear error."""
+    if name not in ARTEFACTS:
+        raise ParameterError(f"{name!r} is no artefact: use one of {', '.join(ARTEFACTS)}")
+    return ARTEFACTS[name]
+
+
+def reproduce(request: Request, console: Console, *, quiet: bool = False) -> tuple[Grid, Watched]:
+    """Run all cells that have no result yet; what failed is in the second that is returned."""
+    artefact = artefact_of(request.name)
+    if request.scale not in SCALES:
+        raise ParameterError(f"scale={request.scale!r} is not known: use one of {', '.join(SCALES)}")
+    for name in ("replicates", "workers"):
+        if getattr(request, name) is not None:
+            require_whole(name, getattr(request, name))
+    workers = (os.cpu_count() or 1) if request.workers is None else request.workers
+    grid = artefact.grid(request.scale, request.out, request.replicates, request.only)
+    describe_grid(artefact, grid, request.scale)
+    missing = len(grid.unfinished())
+    watched = Watched(len(grid.cells), workers, skipped=len(grid.cells) - missing)
+    return grid, watch(run_on_this_machine(grid, workers), watched, console, quiet=quiet)
+
+
+def describe_grid(artefact: Artefact, grid: Grid, scale: Scale) -> None:
+    """Write what the grid is, so that a report can say what was asked for and is not there."""
+    grid.folder.mkdir(parents=True, exist_ok=True)
+    cells = [{"key": cell.key, "settings": cell.settings} for cell in grid.cells]
+    about = {"artefact": artefact.name, "title": artefact.title, "scale": scale, "reduced": artefact.reduced(scale)}
+    write_json(grid.folder / "grid.json", {**about, "cells": cells})
+
+
+def listing() -> Sequence[tuple[str, str]]:
+    """(name, title) of every artefact."""
+    return [(artefact.name, artefact.title) for artefact in ARTEFACTS.values()]

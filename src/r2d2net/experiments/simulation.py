@@ -1,0 +1,186 @@
+"""Table "simulation": test MSE and inference error of 11 rows on 3 scenarios with L = 0, 1, 2, 3 hidden layers.
+
+A first stage has Hamiltonian Monte Carlo find the oracle of each prior, scenario and depth; the rows are then judged on
+test rows and against the oracle: by the paper's distance of mean weights, and in function space. MSE is given beside
+that of the true function, of least squares and of the best constant on the same test rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from r2d2net import data, metrics, nets
+from r2d2net.diagnostics import of_predictions
+from r2d2net.experiments.artefact import Artefact, Scale
+from r2d2net.experiments.grid import Cell, Place, Settings
+from r2d2net.experiments.rows import ROWS, method_of, prior_of
+from r2d2net.experiments.tuning import tuned_fit
+from r2d2net.inference import HMC
+from r2d2net.model import BayesianModel
+from r2d2net.run.fit import fit
+
+NAMES = (
+    "gauss-svi",
+    "gauss-sgmcmc",
+    "gauss-sgld",
+    "sas-svi",
+    "sas-sgmcmc",
+    "sas-sgld",
+    "hs-svi",
+    "hs-sgmcmc",
+    "r2d2-sgmcmc",
+    "r2d2-sgld",
+    "r2d2-svgi",
+)
+REFERENCE = 200  # test inputs at which functions are compared
+DRAWS = 100
+
+SIZES: dict[Scale, dict[str, Any]] = {
+    "smoke": {
+        "replicates": 1,
+        "scenarios": ["2"],
+        "layers": [1],
+        "rows": 600,
+        "epochs": 20,
+        "batch_size": 128,
+        "factors": [1.0],
+        "oracle": {"transitions": 20, "depth": 4},
+    },
+    "machine": {
+        "replicates": 3,
+        "scenarios": ["1", "2", "3"],
+        "layers": [0, 1, 2, 3],
+        "rows": 10_000,
+        "epochs": 100,
+        "batch_size": 1024,
+        "factors": [1.0, 0.3],
+        "oracle": {"transitions": 60, "depth": 5},
+    },
+    "paper": {
+        "replicates": 10,
+        "scenarios": ["1", "2", "3"],
+        "layers": [0, 1, 2, 3],
+        "rows": 10_000,
+        "epochs": 1000,
+        "batch_size": 1024,
+        "factors": [1.0, 0.3, 3.0],
+        "oracle": {"transitions": 2000, "depth": 10},
+    },
+}
+
+
+def cells(scale: Scale, replicates: int | None = None, variant: str = "table") -> Sequence[Cell]:
+    """One oracle for each prior and problem, then every row on every problem, in every replicate."""
+    size = SIZES[scale]
+    found: list[Cell] = []
+    for replicate in range(size["replicates"] if replicates is None else replicates):
+        for scenario in size["scenarios"]:
+            for layers in size["layers"]:
+                where = f"s{scenario}-l{layers}-{replicate}"
+                problem = {
+                    "setting": f"S{scenario} L={layers}",
+                    "scenario": scenario,
+                    "variant": variant,
+                    "layers": layers,
+                    "replicate": replicate,
+                    "seed": 1000 + replicate,
+                    **{name: size[name] for name in ("rows", "epochs", "batch_size", "factors", "oracle")},
+                }
+                priors = {ROWS[row].prior: row for row in NAMES}
+                found += [
+                    Cell(f"oracle-{prior.lower()}-{where}", {"kind": "oracle", "row": row, **problem})
+                    for prior, row in priors.items()
+                ]
+                found += [Cell(f"{row}-{where}", {"kind": "row", "row": row, **problem}, stage=1) for row in NAMES]
+    return found
+
+
+def compute(settings: Settings, place: Place) -> dict[str, Any]:
+    """One oracle, or one row on one problem."""
+    seed, rows = settings["seed"], settings["rows"]
+    simulated = data.simulate(settings["scenario"], n=rows, seed=seed, variant=settings["variant"])
+    train = round(0.8 * rows)
+    x, y, x_test, y_test = simulated.x[:train], simulated.y[:train], simulated.x[train:], simulated.y[train:]
+    net = nets.paper_mlp(x.shape[1], settings["layers"])
+    model = BayesianModel(net, prior_of(settings["row"]))
+    oracle = place.shared / (_oracle_key(settings) + ".safetensors")
+    if settings["kind"] == "oracle":
+        wanted = settings["oracle"]
+        sampler = HMC(chains=2, max_tree_depth=wanted["depth"])
+        options: dict[str, Any] = {"epochs": wanted["transitions"], "seed": seed, "verbose": False, "jobs": 1}
+        posterior = fit(model, (x, y), sampler, resume=place.run, **options)
+        drawn = posterior.predict(x_test[:REFERENCE], draws=DRAWS).samples
+        save_file({"mean": posterior.mean(), "functions": drawn.contiguous()}, oracle)
+        found = of_predictions(posterior, x_test[:REFERENCE])
+        return {
+            "rhat": found.worst_rhat,
+            "ess": found.least_ess,
+            "mse": metrics.mse(y_test, posterior.predict(x_test).mean),
+        }
+
+    held = round(0.9 * train)
+    tuned = tuned_fit(
+        model,
+        (x[:held], y[:held]),
+        method_of(settings["row"]),
+        (x[held:], y[held:]),
+        place.run,
+        factors=tuple(settings["factors"]),
+        epochs=settings["epochs"],
+        batch_size=settings["batch_size"],
+        seed=seed,
+    )
+    predicted: Any = tuned.posterior.predict(x_test, DRAWS)
+    truth = load_file(oracle)
+    at_reference = tuned.posterior.predict(x_test[:REFERENCE], DRAWS)
+    return {
+        "mse": metrics.mse(y_test, predicted.mean),
+        "nll": -float(predicted.log_prob(y_test).mean()),
+        "coverage": metrics.coverage(y_test, *predicted.interval(0.9)),
+        "inference_error": metrics.parameter_error(tuned.posterior.mean(), truth["mean"]),
+        "function_error": metrics.function_error(at_reference, truth["functions"]),
+        "function_distance": metrics.function_distance(at_reference, truth["functions"]),
+        "tried": tuned.tried,
+        "reference": reference_errors(x, y, x_test, y_test, simulated.mean[train:]),
+    }
+
+
+def _oracle_key(settings: Settings) -> str:
+    prior = ROWS[settings["row"]].prior.lower()
+    return f"{prior}-s{settings['scenario']}-l{settings['layers']}-{settings['replicate']}"
+
+
+def reference_errors(x: Tensor, y: Tensor, x_test: Tensor, y_test: Tensor, mean_test: Tensor) -> dict[str, float]:
+    """Test MSE of the true function, of least squares and of the best constant."""
+    ones, ones_test = (torch.cat([part, torch.ones(len(part), 1)], dim=1) for part in (x, x_test))
+    line = torch.linalg.lstsq(ones, y[:, None]).solution
+    return {
+        "oracle": metrics.mse(y_test, mean_test),
+        "least_squares": metrics.mse(y_test, (ones_test @ line)[:, 0]),
+        "constant": metrics.mse(y_test, y.mean().expand_as(y_test)),
+    }
+
+
+def reduced(scale: Scale) -> str:
+    """What a scale leaves out."""
+    size, full = SIZES[scale], SIZES["paper"]
+    if scale == "paper":
+        return ""
+    return (
+        f"{size['replicates']} replicates of the paper's {full['replicates']}, {size['epochs']} epochs; "
+        f"oracles are {size['oracle']['transitions']} transitions of two chains, half of them warm-up"
+    )
+
+
+ARTEFACT = Artefact(
+    name="simulation",
+    title="test MSE and inference error on simulated regressions",
+    cells=cells,
+    compute=compute,
+    reduced=reduced,
+)

@@ -1,0 +1,116 @@
+"""A grid ends with the same results whatever was killed on the way; what failed is reported and stops nothing."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+import r2d2net as rn
+from experiments import jobs
+from r2d2net.experiments.grid import Cell, Grid, run_on_this_machine
+from r2d2net.experiments.pool import Ended, Started
+
+POSIX = pytest.mark.skipif(os.name != "posix", reason="signals of POSIX")
+
+
+def grid(folder, cells=4, **options):
+    """So many cells; options name the cell they are for."""
+    made = []
+    for i in range(cells):
+        settings = {"name": f"cell-{i}", "seed": i} | {k: True for k, which in options.items() if which == i}
+        made.append(Cell(f"cell-{i}", settings, stage=i // 3))
+    return Grid(made, jobs.work, folder)
+
+
+def run(made, workers=2):
+    return list(run_on_this_machine(made, workers))
+
+
+def results(made):
+    """All that is in the result files but when and how long."""
+    kept = ("key", "settings", "seed", "versions", "commit", "result")
+    return {one["key"]: {name: one[name] for name in kept} for one in made.results()}
+
+
+def calls(folder):
+    return {path.name: len(path.read_text()) for path in (folder / "shared").glob("cell-*")}
+
+
+def test_every_cell_has_a_result_and_a_log(tmp_path):
+    made = grid(tmp_path)
+    events = run(made)
+    assert [event.key for event in events if isinstance(event, Started)] == [f"cell-{i}" for i in range(4)]
+    assert all(event.error is None for event in events if isinstance(event, Ended))
+    assert events.index(Started("cell-3")) == 6, "the second stage waits for the first"
+    for i, cell in enumerate(made.cells):
+        found = json.loads(made.path(cell).read_text())
+        assert found["result"] == {"value": 2 * i}
+        assert found["seed"] == i
+        assert found["seconds"] > 0
+        assert made.log(cell).read_text() == f"said cell-{i}\nwarned cell-{i}\n"
+    assert not list((tmp_path / "runs").iterdir())
+    assert run(made) == [], "finished cells are not done again"
+    other = made._replace(cells=[made.cells[0]._replace(settings={"name": "cell-0", "seed": 7})])
+    assert other.unfinished() == other.cells, "a result of other settings is no result"
+
+
+def test_a_failure_is_reported_and_stops_nothing(tmp_path):
+    made = grid(tmp_path, fails=1)
+    ended = {event.key: event.error for event in run(made) if isinstance(event, Ended)}
+    assert ended == {"cell-0": None, "cell-1": "ValueError: two lines", "cell-2": None, "cell-3": None}
+    assert "of trouble" in made.log(made.cells[1]).read_text()
+    assert [cell.key for cell in made.unfinished()] == ["cell-1"]
+
+
+@POSIX
+def test_a_killed_worker_takes_one_cell_with_it(tmp_path):
+    made, alone = grid(tmp_path / "killed", dies=0), grid(tmp_path / "alone", dies=0)
+    ended = {event.key: event.error for event in run(made, workers=1) if isinstance(event, Ended)}
+    assert ended == {"cell-0": "its process died with exit code -9", "cell-1": None, "cell-2": None, "cell-3": None}
+    assert [event.key for event in run(made)] == ["cell-0", "cell-0"]
+    (alone.folder / "shared").mkdir(parents=True)
+    (alone.folder / "shared" / "cell-0").write_text(".")  # it dies at its first call only
+    run(alone)
+    assert results(made) == results(alone)
+
+
+@POSIX
+def test_a_killed_parent_leaves_nobody_behind_and_nothing_undone(tmp_path):
+    made, alone = grid(tmp_path / "killed", waits=2), grid(tmp_path / "alone", waits=2)
+    program = f"""
+from pathlib import Path
+from experiments.test_grid import grid, run
+if __name__ == "__main__":
+    run(grid(Path({str(made.folder)!r}), waits=2))
+"""
+    script = tmp_path / "parent.py"
+    script.write_text(program)
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}
+    with subprocess.Popen([sys.executable, script], env=environment, stdout=subprocess.PIPE) as parent:
+        end = time.monotonic() + 120
+        while not (made.folder / "runs" / "cell-2" / "begun").exists() or not made.path(made.cells[1]).exists():
+            assert time.monotonic() < end
+            time.sleep(0.05)
+        parent.kill()
+        parent.communicate(timeout=60)  # the pipe's end is reached when all who hold it have ended
+    assert [cell.key for cell in made.unfinished()] == ["cell-2", "cell-3"]
+    for one in (made, alone):
+        (one.folder / "shared").mkdir(parents=True, exist_ok=True)
+        (one.folder / "shared" / "go").touch()
+        run(one)
+    assert results(made) == results(alone)
+    assert calls(made.folder) == {"cell-0": 1, "cell-1": 1, "cell-2": 2, "cell-3": 1}
+
+
+def test_a_file_that_is_no_result_is_one_clear_line(tmp_path):
+    made = grid(tmp_path, cells=1)
+    path = made.path(made.cells[0])
+    path.parent.mkdir(parents=True)
+    for text in ("{", "[]", "{}", "\xff"):
+        path.write_text(text, encoding="latin-1")
+        with pytest.raises(rn.DataError, match=r"cell-0.json is no result file.*: remove it$"):
+            made.unfinished()

@@ -1,0 +1,81 @@
+"""Our results beside the paper's: means, errors, marks, and what was not run."""
+
+import json
+import math
+
+import pytest
+
+from r2d2net.errors import DataError
+from r2d2net.report.comparison import Compared, compare, markdown
+from r2d2net.report.paper_tables import Figure, figures
+from r2d2net.report.reproduction import read_folder, report
+
+
+def result(setting, row, **values):
+    return {"settings": {"setting": setting, "row": row}, "result": values}
+
+
+def test_the_paper_has_702_figures_in_eight_tables():
+    assert len(figures()) == 702
+    assert figures()["simulation", "S2 L=3", "r2d2-svgi", "mse"] == Figure(12.24, None)
+    assert figures()["classification_alexnet", "CIFAR-10", "gauss-sgmcmc", "accuracy"] == Figure(41.91, 0.8)
+
+
+def test_means_and_errors_over_replicates():
+    results = [result("S1 L=0", "gauss-svi", mse=value) for value in (360.0, 363.0, 369.0)]
+    entries = {(e.setting, e.row): e for e in compare(results, "simulation", ["mse"])}
+    ours = entries["S1 L=0", "gauss-svi"]
+    assert ours.mean == 364.0
+    assert ours.error == pytest.approx(math.sqrt(21 / 3))
+    assert (ours.replicates, ours.paper, ours.mark) == (3, Figure(363.22, None), "within error")
+    assert entries["S1 L=0", "r2d2-svgi"].mark == "not run"
+    assert len(entries) == 132
+
+
+@pytest.mark.parametrize(
+    ("metric", "mean", "error", "paper", "mark"),
+    [
+        ("mse", 10.0, 0.1, Figure(12.0, None), "better"),
+        ("mse", 12.0, 0.1, Figure(10.0, None), "worse"),
+        ("auroc", 98.0, 0.1, Figure(90.0, None), "better"),
+        ("auroc", 90.0, 0.1, Figure(98.0, None), "worse"),
+        ("auroc", 90.0, 0.1, Figure(90.9, 0.5), "within error"),
+        ("auroc", 90.0, 0.1, Figure(90.9, None), "worse"),
+        ("auroc", 90.0, None, Figure(90.9, None), "one run"),
+        ("auroc", 90.0, 0.1, None, ""),
+        ("auroc", None, None, Figure(90.9, None), "not run"),
+    ],
+)
+def test_marks(metric, mean, error, paper, mark):
+    assert Compared("a", "b", metric, mean, error, 3, paper).mark == mark
+
+
+def test_a_table_in_markdown():
+    entries = [
+        Compared("A", "x", "mse", 9.5, 0.25, 3, Figure(12.0, None)),
+        Compared("B", "x", "mse", None, None, 0, Figure(2720.93, None)),
+        Compared("A", "y", "mse", 0.5, None, 1, None),
+    ]
+    assert markdown(entries, "mse").splitlines() == [
+        "| row | A | B |",
+        "|---|---|---|",
+        "| x | 9.5 ± 0.25 (12), better | - (2721), not run |",
+        "| y | 0.5 |  |",
+    ]
+
+
+def test_a_report_says_what_is_missing(tmp_path):
+    cells = [{"key": f"r2d2-svgi-{i}", "settings": {"row": "r2d2-svgi", "seed": i}} for i in range(2)]
+    about = {"artefact": "ood-mnist", "title": "a title", "scale": "machine", "reduced": "fewer images"}
+    (tmp_path / "grid.json").write_text(json.dumps({**about, "cells": cells}))
+    with pytest.raises(DataError, match=r"grid.json cannot be read .*: run `r2d2net reproduce` first"):
+        read_folder(tmp_path / "elsewhere")
+    sets = {"SVHN": {"auroc": 99.0, "aupr": 98.0, "paper_auroc": 99.5}}
+    made = {**cells[0], "seconds": 3600.0, "commit": "abc", "result": {"accuracy": 98.0, "settings": sets}}
+    (tmp_path / "cells").mkdir()
+    (tmp_path / "cells" / "r2d2-svgi-0.json").write_text(json.dumps(made))
+    text = report(tmp_path)
+    assert "Less than in the paper: fewer images." in text
+    assert "1 of 2 cells have no result." in text
+    assert "| r2d2-svgi | 99 (99.31), one run | - (98.75), not run | - (99.64), not run |" in text
+    assert "1 cells, 1 hours of one core; commit abc." in text
