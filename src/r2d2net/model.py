@@ -134,7 +134,13 @@ class BayesianModel:
         return model
 
     def with_likelihood(self, likelihood: Likelihood) -> BayesianModel:
-        """The model with this likelihood."""
+        """The model with this likelihood.
+
+        >>> BayesianModel(nn.Linear(3, 1)).with_likelihood(GaussianLikelihood(noise=0.1)).likelihood
+        Gaussian(noise=0.1)
+        """
+        if not isinstance(likelihood, Likelihood):
+            raise ParameterError(f"likelihood={likelihood!r} is no likelihood: use one of r2d2net.likelihoods")
         model = copy.copy(self)
         model.net = copy.deepcopy(self.net)
         model.likelihood = likelihood

@@ -20,7 +20,7 @@ def linear_problem() -> tuple[torch.Tensor, torch.Tensor]:
 SETTINGS: dict[str, Any] = {"warm_up": 0.0, "draws": 4, "estimator": "local"}
 
 
-@pytest.mark.parametrize("method", [rn.inference.CAVI(**SETTINGS), rn.inference.SVI(**SETTINGS)])
+@pytest.mark.parametrize("method", [rn.inference.CAVI(**SETTINGS), rn.inference.SVI(**SETTINGS, lr_rho=0.05)])
 def test_linear_regression_reaches_the_optimal_mean_field(method: rn.inference.Method) -> None:
     """Mean: that of the exact posterior. Deviations: 1 / sqrt(diagonal of the precision), the best independent ones.
 

@@ -11,13 +11,13 @@ import r2d2net as rn
 COPIES, STEPS, SCALE = 100, 1000, 0.1
 
 
-@pytest.mark.parametrize(("method", "tolerance"), [("MFVI", 0.03), ("SVI", 0.03), ("Radial", 0.1)])
+@pytest.mark.parametrize(("method", "tolerance"), [("MFVI", 0.03), ("SVI", 0.03), ("Radial", 0.15)])
 def test_all_three_reach_the_closed_form_optimum(method: str, tolerance: float) -> None:
-    """Mean: the posterior's. Deviations: 1 / sqrt(diagonal of its precision), of which the prior has up to a fifth.
+    """Mean: the posterior's. Deviations: 1 / sqrt(diagonal of its precision), of which the prior has a sixth.
 
     A regression with 100 equal targets is 100 problems side by side, and their average shows Adam's noise no more: over
-    four seeds means were within 6e-4, deviations within 0.5% (MFVI), 1.3% (SVI), and 4.6% (Radial, whose noise the
-    problems share). With a KL of twice the weight the deviations would be 6% to 9% less and means off by 7%.
+    four seeds means were within 8e-4, deviations within 0.5% (MFVI), 1.4% (SVI), and 5.6% (Radial, whose noise the
+    problems share). With a KL of twice the weight deviations would be 30% more and means off by a quarter.
     """
     g = torch.Generator().manual_seed(0)
     x = torch.randn(50, 3, generator=g).double() @ (torch.eye(3) + 0.5).double()

@@ -5,12 +5,12 @@ import math
 import numpy as np
 import pytest
 import torch
+
 from langevin_targets import Chain, normal_means, variance_z
 from prior_cases import CASES, Case
-from reference import ks_p_value
-
 from r2d2net.inference import SGLD
 from r2d2net.priors import R2D2, Gaussian
+from reference import ks_p_value
 
 C, NOISE, ROWS, TEMPERATURE, Y = 1.0, 0.5, 2, 3.0, 1.5
 D = ROWS / TEMPERATURE / NOISE**2  # precision of the likelihood

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -114,9 +113,9 @@ def _whole(posterior: Posterior | Sequence[Posterior]) -> Posterior:
     return Posterior(first.running, state, first.units, flat_target=first.flat_target, settings=first.settings)
 
 
-def _array_stats() -> ModuleType:
+def _array_stats() -> Any:
     try:
-        from arviz_stats.base import array_stats
+        from arviz_stats.base import array_stats  # type: ignore[attr-defined]
     except ImportError as error:
         raise ParameterError("R-hat and ESS need arviz-stats: pip install 'r2d2net[mcmc]'") from error
     return array_stats

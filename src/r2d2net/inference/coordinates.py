@@ -137,21 +137,13 @@ class GivenScales(Coordinates):
         return self._together({s.name: prior.variance(frame.scales[s.name]).log() for s, prior in self.layers})
 
 
-class Place(NamedTuple):
-    """Where an unconstrained scale variable stands in the position."""
-
-    shape: torch.Size
-    start: int
-    stop: int
-
-
 class JointScales(Coordinates):
     """Scales that move with the weights, in unconstrained form."""
 
     def __init__(self, model: BayesianModel) -> None:
         super().__init__(model)
-        self.unconstrained: list[tuple[Slot, ContinuousScalePrior[Any], dict[str, Place]]] = []
-        start = model.size
+        self.continuous: list[tuple[Slot, ContinuousScalePrior[Any]]] = []
+        self.variables: list[tuple[Slot, str, torch.Size]] = []  # in the order in which they follow x
         for slot, prior in self.layers:
             if not isinstance(prior, ContinuousScalePrior):
                 raise ParameterError(
@@ -159,34 +151,37 @@ class JointScales(Coordinates):
                     "scales are discrete: use scales='gibbs'"
                 )
             template = self._from_prior(slot, prior, torch.Generator(model.device).manual_seed(0))
-            places = {}
-            for name, u in prior.unconstrained(template).items():
-                places[name] = Place(u.shape, start, start + u.numel())
-                start += u.numel()
-            self.unconstrained.append((slot, prior, places))
+            self.continuous.append((slot, prior))
+            self.variables += [(slot, name, u.shape) for name, u in prior.unconstrained(template).items()]
+        self.sizes = [model.size, *(shape.numel() for _, _, shape in self.variables)]
 
     def at(self, frame: Frame) -> Map:
         def weights_and_prior(position: Tensor) -> tuple[Tensor, Tensor]:
-            log_unit, surplus = _log_unit(self._log_variance(position, frame), frame)
-            x = position[: self.model.size]
+            x, u = self.parts(position)
+            log_unit, surplus = _log_unit(self._log_variance_of(u), frame)
             log_prior = -0.5 * (torch.exp(-surplus) * x.square() + surplus).sum()
-            for _, prior, places in self.unconstrained:
-                log_prior = log_prior + prior.log_prob_scales(_read(position, places))
+            for slot, prior in self.continuous:
+                log_prior = log_prior + prior.log_prob_scales(u[slot.name])
             return x * log_unit.exp(), log_prior
 
         return weights_and_prior
 
+    def parts(self, position: Tensor) -> tuple[Tensor, dict[str, dict[str, Tensor]]]:
+        """x and, for each parameter with a hierarchical prior, its unconstrained scales."""
+        x, *rest = position.split(self.sizes)
+        u: dict[str, dict[str, Tensor]] = {slot.name: {} for slot, _ in self.continuous}
+        for (slot, name, shape), part in zip(self.variables, rest, strict=True):
+            u[slot.name][name] = part.view(shape)
+        return x, u
+
     def _first(self, weights: Tensor, frame: Frame) -> tuple[Tensor, Frame]:
-        parts = [weights]
-        for slot, prior, _ in self.unconstrained:
-            parts += [u.reshape(-1) for u in prior.unconstrained(frame.scales[slot.name]).values()]
-        position, frame = torch.cat(parts), frame._replace(scales={})
-        position[: self.model.size] *= torch.exp(-_log_unit(self._log_variance(position, frame), frame)[0])
-        return position, frame
+        drawn = {slot.name: prior.unconstrained(frame.scales[slot.name]) for slot, prior in self.continuous}
+        x = weights * torch.exp(-_log_unit(self._log_variance_of(drawn), frame)[0])
+        flat = [drawn[slot.name][name].reshape(-1) for slot, name, _ in self.variables]
+        return torch.cat([x, *flat]), frame._replace(scales={})
 
     def _log_variance(self, position: Tensor, frame: Frame) -> Tensor:
-        return self._together({s.name: prior.log_variance(_read(position, at)) for s, prior, at in self.unconstrained})
+        return self._log_variance_of(self.parts(position)[1])
 
-
-def _read(position: Tensor, places: dict[str, Place]) -> dict[str, Tensor]:
-    return {name: position[at.start : at.stop].view(at.shape) for name, at in places.items()}
+    def _log_variance_of(self, u: dict[str, dict[str, Tensor]]) -> Tensor:
+        return self._together({slot.name: prior.log_variance(u[slot.name]) for slot, prior in self.continuous})

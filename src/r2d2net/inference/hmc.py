@@ -102,10 +102,13 @@ class Chain(Running):
 
     def __init__(self, settings: HMC, model: BayesianModel, *, n: int, steps: int) -> None:
         require_pyro()
-        warm_up = int(settings.burn_in * steps)
+        warm_up = round(settings.burn_in * steps)
         self.planned = (steps - warm_up) // settings.thin
-        fix = f"use at most {steps - warm_up}, the transitions after the burn-in"
-        require(self.planned >= 1, "thin", settings.thin, fix)
+        if self.planned == 0:
+            raise ParameterError(
+                f"HMC keeps no draw: the burn-in leaves {steps - warm_up} of {steps} transitions, and "
+                f"thin={settings.thin}; use more epochs, or less of these"
+            )
         if model.fixed:
             raise ParameterError(
                 f"HMC needs a prior on every parameter, and {model.fixed[0].name!r} has none: give BayesianModel "
@@ -134,6 +137,7 @@ class Chain(Running):
 
     def step(self, state: HMCState, batch: Batch, generator: torch.Generator) -> tuple[HMCState, Info]:
         (x, y), likelihood = batch, self.model.likelihood
+        self.model.net.eval()
         meaning = self.coordinates.at(state.frame)
 
         def log_joint(position: Tensor) -> Tensor:
@@ -181,8 +185,11 @@ class Chain(Running):
 
     def _output(self, weights: Tensor, state: HMCState, x: Any) -> Tensor:
         """The network's output, as it will be in predictions: without Dropout, at the buffers it came with."""
-        fixed = weights.new_zeros(0, dtype=self.model.dtype)
-        return self.model.forward(weights.to(self.model.dtype), fixed, state.buffers, x)
+        model = self.model
+        # One split: the gradient of each of many slices of the flat vector would be as long as the vector.
+        parts = weights.to(model.dtype).split([slot.shape.numel() for slot in model.bayesian])
+        named = {slot.name: part.view(slot.shape) for slot, part in zip(model.bayesian, parts, strict=True)}
+        return model.call(model.net, {**named, **state.buffers}, x)
 
     def _network(self, state: HMCState, weights: Tensor) -> Draws:
         weights = weights.to(self.model.dtype)

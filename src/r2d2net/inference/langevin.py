@@ -48,6 +48,7 @@ from r2d2net.priors import Gaussian
 LARGEST_STEP = 0.1  # of runs of SHORT_RUN steps or fewer, in units of He's deviation
 PLAIN_STEP = 0.01  # without a preconditioner
 MOST_DRAWS = 200  # kept where the user does not say: so many, or down to half as many
+REFRESHES, LONGEST_PERIOD = 64, 32  # of step sizes: so many in a cycle, so many steps apart at most
 SQUARES_RATE = 0.01  # least weight of a batch in the running mean of squared gradients
 
 
@@ -58,7 +59,7 @@ class Sampling(Training):
     Args:
         lr: Largest step size: a weight moves by it times the gradient of the mean loss. With the preconditioner, whose
             gradients are of size 1, in units of He's sqrt(2 / fan-in). None decides: 0.1 up to 800 steps, and less in
-            longer runs as steps^(-3/4); 0.01 without preconditioner.
+            longer runs as steps^(-1/2); 0.01 without preconditioner.
         schedule: "cosine" lets the step size fall to a tenth over the burn-in, with which draws are then made;
             "constant" keeps it. In cycles it falls to zero along half a cosine, over and over again.
         temperature: Weight of the prior; 1 is Bayes' rule. The likelihood is raised to the power of one over it.
@@ -173,12 +174,17 @@ class Langevin(Descent):
                 f"{type(settings).__name__} keeps no draw: the burn-in leaves {sampled} of {steps} steps, and "
                 f"thin={settings.thin}; use more epochs, or less of these"
             )
+        # memory of a step's gradient, then of its noise: fresh pages would cost more than what is done in them
+        self.room = torch.empty(model.size, dtype=model.dtype, device=model.device)
         self.hierarchical = any(not isinstance(slot.prior, Gaussian) for slot in model.bayesian)
+        self.period = settings.sweep_every  # of refreshes; without scales they follow step size and metric alone
+        if not self.hierarchical:
+            self.period = max(self.period, min(LONGEST_PERIOD, self.times.length // REFRESHES))
 
     def default_lr(self) -> float:
         if self.settings.preconditioner == "none":
             return PLAIN_STEP
-        return LARGEST_STEP * min(1.0, SHORT_RUN / self.steps) ** 0.75
+        return LARGEST_STEP * min(1.0, SHORT_RUN / self.steps) ** 0.5
 
     def learning_rate(self, t: int) -> float:
         return self.largest_step * self.times.step_size(t)
@@ -186,7 +192,7 @@ class Langevin(Descent):
     def is_due(self, t: int) -> bool:
         """Whether scales and coefficients are refreshed at step t."""
         changes = self.hierarchical or self.times.explores(t) or self.settings.cycles is not None
-        return self.times.starts(t) or (changes and (t - 1) % self.settings.sweep_every == 0)
+        return self.times.starts(t) or (changes and (t - 1) % self.period == 0)
 
     # --- start
 
@@ -232,7 +238,8 @@ class Langevin(Descent):
         kernel = self.exploring if explores else self.sampling
         # diverged weights have no scales
         if self.is_due(t) and bool(torch.isfinite(nll + state.weights.sum())):
-            self.refresh_all(state.scales, state.precision, state.weights, state.weights, state.weights, generator)
+            if self.hierarchical:
+                self.refresh_all(state.scales, state.precision, state.weights, state.weights, state.weights, generator)
             kernel.prepare(state, self._steps(state, lr), self.beta)
             if explores and self.settings.cycles is not None:
                 self._silence(state.coefficients["spread"])
@@ -256,8 +263,10 @@ class Langevin(Descent):
         parts = torch.autograd.grad(loss, list(leaves.values()), materialize_grads=True)
         flat = [part.reshape(-1) for part in parts]
         count = len(model.bayesian)
-        gradients = {"weights": torch.cat(flat[:count]), "fixed": torch.cat([*flat[count:], state.fixed[:0]])}
-        return output.detach(), loss.detach(), gradients
+        with torch.no_grad():
+            weights = torch.cat(flat[:count], out=self.room)
+            fixed = torch.cat([*flat[count:], state.fixed[:0]])
+        return output.detach(), loss.detach(), {"weights": weights, "fixed": fixed}
 
     def _steps(self, state: LangevinState, lr: float) -> Tensors:
         """Step sizes l of the weights and of the fixed parameters."""

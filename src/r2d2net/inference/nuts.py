@@ -25,6 +25,7 @@ from r2d2net.errors import DivergenceError, ParameterError
 
 LogDensity = Callable[[Tensor], Tensor]
 SITE = "position"  # pyro's name for the one vector it moves
+BUFFERS = 0.15, 0.4  # of a short warm-up, before and after the window of the mass matrix
 
 
 class NutsSettings(NamedTuple):
@@ -119,6 +120,13 @@ def _kernel(log_density: LogDensity, position: Tensor, settings: NutsSettings) -
         max_tree_depth=settings.max_tree_depth,
     )
     kernel.initial_params = {SITE: position}
+    adapter, warm_up = kernel._adapter, settings.warm_up
+    if warm_up < adapter._adapt_start_buffer + adapter._adapt_initial_window + adapter._adapt_end_buffer:
+        # Pyro would leave a tenth to find the step size anew: dual averaging starts at ten times what seems right, and
+        # its mean over a few transitions is too large for the chain to move at all.
+        before, after = (int(share * warm_up) for share in BUFFERS)
+        adapter._adapt_start_buffer, adapter._adapt_end_buffer = before, after
+        adapter._adapt_initial_window = warm_up - before - after
     return kernel
 
 

@@ -57,10 +57,6 @@ class Radial(Variational):
 class RadialVariational(PlainVariational):
     """Radial posteriors bound to a model."""
 
-    # Deviations must not outrun what gradients can tell of them, which is little when all weights of a layer are far
-    # out together: with a third, LeNet and unit-variance priors on MNIST had only noise left after 200 steps.
-    rho_share = 1 / 20
-
     def unit_noise(self, generator: torch.Generator | None, *draws: int) -> Tensor:
         """(w - mu) / d: sqrt(D) r e / |e| in each parameter tensor, (*draws, weights)."""
         noise, slots = super().unit_noise(generator, *draws), self.model.bayesian

@@ -4,17 +4,17 @@
 
 has the target (see `langevin`) for w and N(0, b l) for v. A step has the length 1 and is B R O R:
 
-    B    v <- v - l (tan a / a) g                                           the likelihood's kick
-    R    (w, v) <- (w cos a + v sin(a) / 2a,  v cos a - 2a w sin a)         the prior's motion, half a step
+    B    v <- v - l g / (1 - s / 16)                                                the likelihood's kick
+    R    w <- w + v / 4,    v <- v - (s / 2) / (1 + s / 16) w,    w <- w + v / 4    the prior's motion, half a step
     O    v <- (1 - friction) v + sqrt((1 - (1 - friction)^2) b l) N(0, 1)
 
-with a = sqrt(b l c) / 2. R and O are exact. The factor tan a / a of the kick carries a property of the splitting
-B A O A B (Leimkuhler and Matthews, 2013) over to a prior whose motion is part of A: under a Gaussian likelihood the
-mean and variance of w are exact for every stable step size and the variance of v is off by O(l), if gradients are
-those of all rows.
+with s = b l c. R is the implicit midpoint rule, written as shears: a rotation that keeps c w^2 + v^2 / (b l), so that
+R and O keep the prior whatever l. The kick's factor carries a property of the splitting B A O A B (Leimkuhler and
+Matthews, 2013) over to a prior whose motion is part of A: under a Gaussian likelihood the mean and variance of w are
+exact for every stable step size, and the variance of v is off by O(l), if gradients are those of all rows.
 
-Angles stay below 1/2: a weight that its prior holds tightly takes smaller steps, l = 1 / (b c). Where l changes at a
-sweep, v is rescaled with its root and so keeps its law.
+s stays below 1: a weight that its prior holds tightly takes smaller steps, l = 1 / (b c). Where l changes at a sweep, v
+is rescaled with its root and so keeps its law.
 """
 
 from __future__ import annotations
@@ -54,39 +54,36 @@ class SGHMC(Sampling):
 class Underdamped:
     """The splitting B R O R."""
 
-    coefficients = ("size", "kick", "cosine", "forth", "back", "spread")
+    coefficients = ("size", "kick", "back", "spread")
 
     def __init__(self, friction: float) -> None:
         self.left = 1 - friction  # of the velocity after a step
 
     def prepare(self, state: LangevinState, steps: Tensors, beta: float) -> None:
-        now = state.coefficients
+        now, v = state.coefficients, state.velocity["weights"]
         held = state.precision * beta
-        size = torch.minimum(steps["weights"], held.reciprocal())
-        state.velocity["weights"].mul_(torch.sqrt(size).div_(torch.sqrt(now["size"])))
-        angle = torch.sqrt(size * held) / 2
-        cosine, sinc = torch.cos(angle), torch.sinc(angle / math.pi)
-        now["size"].copy_(size)
-        now["kick"].copy_(size * sinc / cosine)
-        now["cosine"].copy_(cosine)
-        now["forth"].copy_(sinc / 2)
-        now["back"].copy_(2 * angle.square() * sinc)
-        now["spread"].copy_(torch.sqrt(size * (beta * (1 - self.left**2))))
+        v.div_(now["size"].sqrt_())
+        size = torch.minimum(steps["weights"], held.reciprocal(), out=now["size"])
+        root = torch.sqrt(size, out=now["spread"])
+        v.mul_(root)
+        root.mul_(math.sqrt(beta * (1 - self.left**2)))
+        s = held.mul_(size)
+        torch.div(s, -16, out=now["kick"]).add_(1).reciprocal_().mul_(size)
+        torch.div(s, 16, out=now["back"]).add_(1).reciprocal_().mul_(s).div_(2)
         now["fixed"].copy_(steps["fixed"])
 
     def move(self, state: LangevinState, gradients: Tensors, beta: float, generator: torch.Generator) -> None:
         now, w, v = state.coefficients, state.weights, state.velocity["weights"]
-        room = gradients["weights"]
-        v.addcmul_(room, now["kick"], value=-1)
-        _rotate(w, v, now, room)
-        v.mul_(self.left).addcmul_(room.normal_(generator=generator), now["spread"])
-        _rotate(w, v, now, room)
+        v.addcmul_(gradients["weights"], now["kick"], value=-1)
+        _rotate(w, v, now["back"])
+        v.mul_(self.left).addcmul_(gradients["weights"].normal_(generator=generator), now["spread"])
+        _rotate(w, v, now["back"])
         momentum = state.velocity["fixed"].mul_(self.left).addcmul_(gradients["fixed"], now["fixed"], value=-1)
         state.fixed.add_(momentum)
 
 
-def _rotate(w: Tensor, v: Tensor, now: Tensors, room: Tensor) -> None:
+def _rotate(w: Tensor, v: Tensor, back: Tensor) -> None:
     """Half a step of the prior's motion, in place."""
-    torch.mul(w, now["back"], out=room)
-    w.mul_(now["cosine"]).addcmul_(v, now["forth"])
-    v.mul_(now["cosine"]).sub_(room)
+    w.add_(v, alpha=0.25)
+    v.addcmul_(w, back, value=-1)
+    w.add_(v, alpha=0.25)

@@ -43,8 +43,9 @@ class Overdamped:
         rate, c = steps["weights"] * beta, state.precision
         a = rate * c
         acts = a > torch.finfo(a.dtype).tiny  # the prior; where it does not, the limits a -> 0
-        now["kick"].copy_(torch.where(acts, -torch.expm1(-a) / (beta * c), steps["weights"]))
-        now["spread"].copy_(torch.where(acts, -torch.expm1(-2 * a) / c, 2 * rate).sqrt_())
+        lost = -torch.expm1(-a)  # of the weight in a step; 1 - e^-2a = lost (2 - lost)
+        now["kick"].copy_(torch.where(acts, lost / (beta * c), steps["weights"]))
+        now["spread"].copy_(torch.where(acts, lost * (2 - lost) / c, 2 * rate).sqrt_())
         now["fixed"].copy_(steps["fixed"])
 
     def move(self, state: LangevinState, gradients: Tensors, beta: float, generator: torch.Generator) -> None:

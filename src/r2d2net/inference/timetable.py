@@ -62,9 +62,9 @@ class Timetable:
         return full * (self.length - self.exploring) + max(0, rest - self.exploring)
 
     def step_size(self, t: int) -> float:
-        """Size of step t as a share of the largest; it rises over the first steps of a run that has a burn-in."""
+        """Size of step t as a share of the largest; it rises over the first steps, as far as they explore."""
         place, exploring = (t - 1) % self.length, self.exploring
-        rising = min(1.0, t / (RISE_SHARE * self.steps)) if exploring else 1.0
+        rising = min(1.0, t / min(RISE_SHARE * self.steps, exploring)) if exploring else 1.0
         if self.cycles is not None:
             return rising * 0.5 * (1 + math.cos(math.pi * place / self.length))
         if not self.falls or not exploring:

@@ -24,7 +24,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor
@@ -101,7 +101,7 @@ class MeanField(Descent):
     """Mean-field inference bound to a model; subclasses say how scales are refreshed."""
 
     settings: Variational
-    rho_share: ClassVar[float] = RHO_SHARE  # where the user gives no lr_rho
+    rho_share = RHO_SHARE  # where the user gives no lr_rho
 
     def __init__(
         self, settings: Variational, model: BayesianModel, *, n: int, steps: int, inputs: int | None = None

@@ -1,0 +1,152 @@
+"""What a step of every algorithm costs, as a ratio to a step of plain training in the same run.
+
+    python benchmarks/step_cost.py  [--rounds 9] [--steps 12] [--only SGLD SGHMC] [--out out/bench]
+
+Plain training is torch's own: forward, cross-entropy, backward, Adam, the loss read as a number. MLP 784-400-400-10 and
+LeNet, batches of 128 rows, one thread, default settings; a prior "R2D2" where the algorithm takes it. Every round
+times all contestants in turn, so that a busy moment of the machine hits them alike; medians of the rounds are compared.
+
+A member of an ensemble, or a chain, counts as one run. HMC has no step of a batch and is left out. Samplers
+are timed twice: in the burn-in, which also learns the preconditioner, and while they keep draws.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from rich.console import Console
+from rich.table import Table
+from torch import Tensor, nn
+
+import r2d2net as rn
+from r2d2net.errors import ParameterError
+from r2d2net.files import write_json
+from r2d2net.inference import ALGORITHMS
+from r2d2net.provenance import provenance
+
+ROWS, N = 128, 60_000
+LIMITS = {("SGLD", "MLP"): 1.3, ("SGHMC", "MLP"): 1.5}
+PRIORS: dict[str, Callable[[], Any]] = {"Gaussian": rn.priors.Gaussian, "R2D2": rn.priors.R2D2}
+NETS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
+    "MLP": (lambda: rn.nets.mlp(784, [400, 400], 10), (784,)),
+    "LeNet": (lambda: rn.nets.LeNet(1, 10, 28), (1, 28, 28)),
+}
+Step = Callable[[], object]
+
+
+def batch(shape: tuple[int, ...]) -> tuple[Tensor, Tensor]:
+    g = torch.Generator().manual_seed(0)
+    return torch.randn(ROWS, *shape, generator=g), torch.randint(10, (ROWS,), generator=g)
+
+
+def plain(net: nn.Module, x: Tensor, y: Tensor) -> Step:
+    """A step of plain training."""
+    optimizer = torch.optim.Adam(net.parameters())
+
+    def step() -> float:
+        optimizer.zero_grad()
+        loss = nn.functional.cross_entropy(net(x), y)
+        loss.backward()
+        optimizer.step()
+        return loss.item()
+
+    return step
+
+
+def bayesian(method: Any, net: nn.Module, prior: Any, x: Tensor, y: Tensor, phase: float, timed: int) -> Step:
+    """Steps of an algorithm from the share ``phase`` of a run of three epochs on."""
+    model = rn.BayesianModel(net, prior, rn.likelihoods.Categorical())
+    steps = 3 * N // ROWS
+    running = method.build(model, n=N, steps=steps)
+    g = torch.Generator().manual_seed(0)
+    state = running.init(y, g)
+    for _ in range(3):
+        state, _ = running.step(state, (x, y), g)
+    first = max(3, int(phase * steps))
+    last = min(first + timed, steps) - 1
+
+    def step() -> float:
+        nonlocal state
+        if int(state.step) > last or int(state.step) < first:
+            state.step.fill_(first)  # the clock of the run is set to the phase, and back where it would end
+        state, info = running.step(state, (x, y), g)
+        return float(info.nll)
+
+    return step
+
+
+def contestants(name: str, only: list[str], timed: int) -> dict[tuple[str, str], Step]:
+    """(algorithm, prior) -> its step; those that do not suit refuse themselves."""
+    make, shape = NETS[name]
+    x, y = batch(shape)
+    found: dict[tuple[str, str], Step] = {("plain training", ""): plain(make(), x, y)}
+    for algorithm in ALGORITHMS:
+        method: Any = getattr(rn.inference, algorithm)()
+        if method.full_batch or (only and algorithm not in only):
+            continue
+        phases = {"": 0.5} if method.optimizes else {", burn-in": 0.1, "": 0.6}
+        for prior, kind in PRIORS.items():
+            for phase, share in phases.items():
+                try:
+                    found[algorithm + phase, prior] = bayesian(method, make(), kind(), x, y, share, timed)
+                except ParameterError:
+                    continue
+    return found
+
+
+def contest(steps: dict[tuple[str, str], Step], rounds: int, count: int) -> dict[tuple[str, str], float]:
+    """Median seconds of a step, the contestants taking turns; a first untimed round warms everything up.
+
+    Seconds of this process, which has one thread: what other processes take is not counted.
+    """
+    times: dict[tuple[str, str], list[float]] = {name: [] for name in steps}
+    for turn in range(rounds + 1):
+        for name, step in steps.items():
+            start = time.process_time()
+            for _ in range(count):
+                step()
+            if turn:
+                times[name].append((time.process_time() - start) / count)
+    return {name: statistics.median(values) for name, values in times.items()}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=9, help="timed rounds (default 9)")
+    parser.add_argument("--steps", type=int, default=16, help="steps of a round; 8 or more see a sweep of the scales")
+    parser.add_argument("--only", nargs="+", default=[], choices=ALGORITHMS, help="these algorithms alone")
+    parser.add_argument("--out", type=Path, default=Path("out/bench"), help="folder for the numbers")
+    options = parser.parse_args()
+
+    torch.set_num_threads(1)
+    console, rows, over = Console(), [], []
+    for net in NETS:
+        times = contest(contestants(net, options.only, options.rounds * options.steps), options.rounds, options.steps)
+        floor = times["plain training", ""]
+        table = Table("algorithm", "prior", "ms a step", "ratio to plain training", "limit", title=net)
+        for (algorithm, prior), seconds in times.items():
+            limit = LIMITS.get((algorithm, net)) if prior == "Gaussian" else None
+            ratio = seconds / floor
+            table.add_row(algorithm, prior, f"{1e3 * seconds:.2f}", f"{ratio:.2f}", "" if limit is None else f"{limit}")
+            rows.append({"net": net, "algorithm": algorithm, "prior": prior, "seconds": seconds, "ratio": ratio})
+            if limit is not None and ratio > limit:
+                over.append(f"{algorithm} on {net}")
+        console.print(table)
+    settings = {"rows": ROWS, "threads": 1, "rounds": options.rounds, "steps": options.steps}
+    options.out.mkdir(parents=True, exist_ok=True)
+    limits = {" on ".join(key): value for key, value in LIMITS.items()}
+    write_json(options.out / "step_cost.json", {"rows": rows, "limits": limits, **provenance(settings, seed=0)})
+    if over:
+        console.print(f"over the limit: {', '.join(over)}")
+    return 1 if over else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
