@@ -49,6 +49,7 @@ LARGEST_STEP = 0.1  # of runs of SHORT_RUN steps or fewer, in units of He's devi
 PLAIN_STEP = 0.01  # without a preconditioner
 MOST_DRAWS = 200  # kept where the user does not say: so many, or down to half as many
 REFRESHES, LONGEST_PERIOD = 64, 32  # of step sizes: so many in a cycle, so many steps apart at most
+CHUNK = 1 << 13  # entries of a vector that are worked on at a time
 SQUARES_RATE = 0.01  # least weight of a batch in the running mean of squared gradients
 
 
@@ -315,6 +316,12 @@ class Langevin(Descent):
         draws = first(state.kept.draws, number) if number else self._here(state)
         buffers, noise = ({k: v[None] for k, v in tensors.items()} for tensors in (draws.buffers, draws.noise))
         return CollectionState(state.step, draws.weights[None], draws.fixed[None], buffers, noise)
+
+
+def in_cache(*vectors: Tensor) -> Iterator[tuple[Tensor, ...]]:
+    """The same parts of all vectors, so short that several passes over them stay in cache; on a GPU the whole."""
+    size = CHUNK if vectors[0].device.type == "cpu" else max(1, vectors[0].numel())
+    return zip(*(vector.split(size) for vector in vectors), strict=True)
 
 
 def metric(squares: Tensor, unit: Tensor, slots: Sequence[Slot]) -> Tensor:

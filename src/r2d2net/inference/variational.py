@@ -69,7 +69,7 @@ class Variational(Training):
     """Settings shared by SVGI, CAVI, SVI, MFVI and Radial; the others are those of `Training`.
 
     Args:
-        lr_rho: Largest step size for rho; by default a third of lr (Radial: a twentieth).
+        lr_rho: Largest step size for rho; by default a third of lr (SVI and Radial: a twentieth).
         variance: "free" or "scaled" (see the module's docstring).
         initial_scale: s at the start, as a share of He's sqrt(2 / fan-in).
         warm_up: Share of the steps over which the KL's weight rises from 0 to 1. None decides: 0.6 where there are
