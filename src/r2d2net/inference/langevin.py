@@ -20,7 +20,6 @@ says when.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, NamedTuple, Protocol
@@ -47,9 +46,8 @@ from r2d2net.priors import Gaussian
 
 LARGEST_STEP = 0.1  # of runs of SHORT_RUN steps or fewer, in units of He's deviation
 PLAIN_STEP = 0.01  # without a preconditioner
-MOST_DRAWS = 200  # kept where the user does not say: so many, or down to half as many
+FEWEST_DRAWS = 100  # kept where the user does not say: so many, or up to twice as many
 REFRESHES, LONGEST_PERIOD = 64, 32  # of step sizes: so many in a cycle, so many steps apart at most
-CHUNK = 1 << 13  # entries of a vector that are worked on at a time
 SQUARES_RATE = 0.01  # least weight of a batch in the running mean of squared gradients
 
 
@@ -168,7 +166,7 @@ class Langevin(Descent):
                 "from: use a longer burn_in, or preconditioner='none'"
             )
         sampled = self.times.sampled(steps)
-        self.every = max(1, math.ceil(sampled / MOST_DRAWS)) if settings.thin is None else settings.thin
+        self.every = max(1, sampled // FEWEST_DRAWS) if settings.thin is None else settings.thin
         self.planned = sampled // self.every
         if self.planned == 0:
             raise ParameterError(
@@ -316,12 +314,6 @@ class Langevin(Descent):
         draws = first(state.kept.draws, number) if number else self._here(state)
         buffers, noise = ({k: v[None] for k, v in tensors.items()} for tensors in (draws.buffers, draws.noise))
         return CollectionState(state.step, draws.weights[None], draws.fixed[None], buffers, noise)
-
-
-def in_cache(*vectors: Tensor) -> Iterator[tuple[Tensor, ...]]:
-    """The same parts of all vectors, so short that several passes over them stay in cache; on a GPU the whole."""
-    size = CHUNK if vectors[0].device.type == "cpu" else max(1, vectors[0].numel())
-    return zip(*(vector.split(size) for vector in vectors), strict=True)
 
 
 def metric(squares: Tensor, unit: Tensor, slots: Sequence[Slot]) -> Tensor:

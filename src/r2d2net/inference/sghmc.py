@@ -26,7 +26,7 @@ import torch
 from torch import Tensor
 
 from r2d2net.errors import require
-from r2d2net.inference.langevin import Langevin, LangevinState, Sampling, in_cache
+from r2d2net.inference.langevin import Langevin, LangevinState, Sampling
 from r2d2net.model import BayesianModel, Tensors
 
 
@@ -73,13 +73,11 @@ class Underdamped:
         now["fixed"].copy_(steps["fixed"])
 
     def move(self, state: LangevinState, gradients: Tensors, beta: float, generator: torch.Generator) -> None:
-        now = state.coefficients
-        vectors = state.weights, state.velocity["weights"], gradients["weights"], now["kick"], now["back"], now["spread"]
-        for w, v, g, kick, back, spread in in_cache(*vectors):
-            v.addcmul_(g, kick, value=-1)
-            _rotate(w, v, back)
-            v.mul_(self.left).addcmul_(g.normal_(generator=generator), spread)
-            _rotate(w, v, back)
+        now, w, v, g = state.coefficients, state.weights, state.velocity["weights"], gradients["weights"]
+        v.addcmul_(g, now["kick"], value=-1)
+        _rotate(w, v, now["back"])
+        v.mul_(self.left).addcmul_(g.normal_(generator=generator), now["spread"])
+        _rotate(w, v, now["back"])
         momentum = state.velocity["fixed"].mul_(self.left).addcmul_(gradients["fixed"], now["fixed"], value=-1)
         state.fixed.add_(momentum)
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 import torch
 
-from r2d2net.inference.langevin import Langevin, LangevinState, Sampling, in_cache
+from r2d2net.inference.langevin import Langevin, LangevinState, Sampling
 from r2d2net.inference.sghmc import Underdamped
 from r2d2net.model import BayesianModel, Tensors
 
@@ -49,10 +49,8 @@ class Overdamped:
         now["fixed"].copy_(steps["fixed"])
 
     def move(self, state: LangevinState, gradients: Tensors, beta: float, generator: torch.Generator) -> None:
-        now = state.coefficients
-        vectors = state.weights, state.precision, gradients["weights"], now["kick"], now["spread"]
-        for w, c, g, kick, spread in in_cache(*vectors):
-            # e^-a = 1 - b c (l phi(a)): the prior's pull joins the gradient
-            w.addcmul_(g.addcmul_(c, w, value=beta), kick, value=-1)
-            w.addcmul_(g.normal_(generator=generator), spread)
+        now, w, g = state.coefficients, state.weights, gradients["weights"]
+        # e^-a = 1 - b c (l phi(a)): the prior's pull joins the gradient
+        w.addcmul_(g.addcmul_(state.precision, w, value=beta), now["kick"], value=-1)
+        w.addcmul_(g.normal_(generator=generator), now["spread"])
         state.fixed.addcmul_(gradients["fixed"], now["fixed"], value=-1)

