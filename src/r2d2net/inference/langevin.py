@@ -60,7 +60,7 @@ class Sampling(Training):
             gradients are of size 1, in units of He's sqrt(2 / fan-in). None decides: 0.1 up to 800 steps, and less in
             longer runs as steps^(-1/2); 0.01 without preconditioner.
         schedule: "cosine" lets the step size fall to a tenth over the burn-in, with which draws are then made;
-            "constant" keeps it. In cycles it falls to zero along half a cosine, over and over again.
+            "constant" keeps it.
         temperature: Weight of the prior; 1 is Bayes' rule. The likelihood is raised to the power of one over it.
         sweep_every: Steps between two Gibbs sweeps of the scales of hierarchical priors.
         start, clip, autocast: As in `Training`. Clipped gradients are those of no target.
@@ -117,14 +117,17 @@ class LangevinState(NamedTuple):
     kept: Kept
 
 
+Gradients = dict[str, list[Tensor]]  # of "weights" and "fixed": those of each tensor, flat
+
+
 class Kernel(Protocol):
     """What a step does. ``beta`` is T / N, the share of the prior in a mean over rows."""
 
     def prepare(self, state: LangevinState, steps: Tensors, beta: float) -> None:
         """Work out the coefficients of the coming steps, of sizes l ("weights", "fixed"), in place."""
 
-    def move(self, state: LangevinState, gradients: Tensors, beta: float, generator: torch.Generator) -> None:
-        """Take one step in place; the gradients' memory may be used."""
+    def move(self, state: LangevinState, gradients: Gradients, room: Tensor, generator: torch.Generator) -> None:
+        """Take one step in place; ``room`` is memory for noise, as long as the weights."""
 
 
 class Langevin(Descent):
@@ -173,7 +176,7 @@ class Langevin(Descent):
                 f"{type(settings).__name__} keeps no draw: the burn-in leaves {sampled} of {steps} steps, and "
                 f"thin={settings.thin}; use more epochs, or less of these"
             )
-        # memory of a step's gradient, then of its noise: fresh pages would cost more than what is done in them
+        # for a step's noise: fresh pages would cost more than what is done in them
         self.room = torch.empty(model.size, dtype=model.dtype, device=model.device)
         self.hierarchical = any(not isinstance(slot.prior, Gaussian) for slot in model.bayesian)
         self.period = settings.sweep_every  # of refreshes; without scales they follow step size and metric alone
@@ -229,11 +232,12 @@ class Langevin(Descent):
         output, nll, gradients = self._gradients(state, x, y)
         noise = self.model.likelihood.observe(output, y, state.noise, self.noise_rate(len(y), t))
         if self.settings.clip is not None:
-            clip_gradients(list(gradients.values()), self.settings.clip)
+            clip_gradients([*gradients["weights"], *gradients["fixed"]], self.settings.clip)
         if self.learns_metric and explores:
             rate = max(SQUARES_RATE, 1 / (t - self.times.sampled(t)))
             for name, squares in state.squares.items():
-                squares.mul_(1 - rate).addcmul_(gradients[name], gradients[name], value=rate)
+                for q, g in zip(split_like(squares, gradients[name]), gradients[name], strict=True):
+                    q.mul_(1 - rate).addcmul_(g, g, value=rate)
         kernel = self.exploring if explores else self.sampling
         # diverged weights have no scales
         if self.is_due(t) and bool(torch.isfinite(nll + state.weights.sum())):
@@ -242,15 +246,15 @@ class Langevin(Descent):
             kernel.prepare(state, self._steps(state, lr), self.beta)
             if explores and self.settings.cycles is not None:
                 self._silence(state.coefficients["spread"])
-        kernel.move(state, gradients, self.beta, generator)
+        kernel.move(state, gradients, self.room, generator)
         state = state._replace(step=state.step + 1, noise=noise)
         if not explores:
             state = state._replace(kept=keep(state.kept, self._here(state), self.times.sampled(t)))
         return state, Info(nll, lr, self.settings.temperature)
 
     @torch.enable_grad()
-    def _gradients(self, state: LangevinState, x: Any, y: Tensor) -> tuple[Tensor, Tensor, Tensors]:
-        """The output, the mean loss, and its gradients in weights and fixed parameters."""
+    def _gradients(self, state: LangevinState, x: Any, y: Tensor) -> tuple[Tensor, Tensor, Gradients]:
+        """The output, the mean loss, and its gradients."""
         model = self.model
         # Each tensor a leaf of its own: the gradient of a slice of the flat vector would be as long as the vector.
         leaves = {k: v.detach().requires_grad_() for k, v in model.parameters(state.weights, state.fixed).items()}
@@ -260,12 +264,8 @@ class Langevin(Descent):
         output = output.to(state.weights.dtype)
         loss = -model.likelihood.log_prob(output, y, state.noise).mean()
         parts = torch.autograd.grad(loss, list(leaves.values()), materialize_grads=True)
-        flat = [part.reshape(-1) for part in parts]
-        count = len(model.bayesian)
-        with torch.no_grad():
-            weights = torch.cat(flat[:count], out=self.room)
-            fixed = torch.cat([*flat[count:], state.fixed[:0]])
-        return output.detach(), loss.detach(), {"weights": weights, "fixed": fixed}
+        flat, count = [part.reshape(-1) for part in parts], len(model.bayesian)
+        return output.detach(), loss.detach(), {"weights": flat[:count], "fixed": flat[count:]}
 
     def _steps(self, state: LangevinState, lr: float) -> Tensors:
         """Step sizes l of the weights and of the fixed parameters."""
@@ -314,6 +314,17 @@ class Langevin(Descent):
         draws = first(state.kept.draws, number) if number else self._here(state)
         buffers, noise = ({k: v[None] for k, v in tensors.items()} for tensors in (draws.buffers, draws.noise))
         return CollectionState(state.step, draws.weights[None], draws.fixed[None], buffers, noise)
+
+
+def split_like(vector: Tensor, parts: Sequence[Tensor]) -> Sequence[Tensor]:
+    """The vector's views of as many entries as the parts have."""
+    return vector.split([part.numel() for part in parts])
+
+
+def descend(vector: Tensor, gradients: Sequence[Tensor], factor: Tensor) -> None:
+    """vector <- vector - factor * gradient, tensor by tensor: a gradient in one piece would have to be copied."""
+    for part, g, f in zip(split_like(vector, gradients), gradients, split_like(factor, gradients), strict=True):
+        part.addcmul_(g, f, value=-1)
 
 
 def metric(squares: Tensor, unit: Tensor, slots: Sequence[Slot]) -> Tensor:

@@ -26,7 +26,7 @@ import torch
 from torch import Tensor
 
 from r2d2net.errors import require
-from r2d2net.inference.langevin import Langevin, LangevinState, Sampling
+from r2d2net.inference.langevin import Gradients, Langevin, LangevinState, Sampling, descend
 from r2d2net.model import BayesianModel, Tensors
 
 
@@ -72,14 +72,14 @@ class Underdamped:
         torch.div(s, 16, out=now["back"]).add_(1).reciprocal_().mul_(s).div_(2)
         now["fixed"].copy_(steps["fixed"])
 
-    def move(self, state: LangevinState, gradients: Tensors, beta: float, generator: torch.Generator) -> None:
-        now, w, v, g = state.coefficients, state.weights, state.velocity["weights"], gradients["weights"]
-        v.addcmul_(g, now["kick"], value=-1)
+    def move(self, state: LangevinState, gradients: Gradients, room: Tensor, generator: torch.Generator) -> None:
+        now, w, v = state.coefficients, state.weights, state.velocity["weights"]
+        descend(v, gradients["weights"], now["kick"])
         _rotate(w, v, now["back"])
-        v.mul_(self.left).addcmul_(g.normal_(generator=generator), now["spread"])
+        v.mul_(self.left).addcmul_(room.normal_(generator=generator), now["spread"])
         _rotate(w, v, now["back"])
-        momentum = state.velocity["fixed"].mul_(self.left).addcmul_(gradients["fixed"], now["fixed"], value=-1)
-        state.fixed.add_(momentum)
+        descend(state.velocity["fixed"].mul_(self.left), gradients["fixed"], now["fixed"])
+        state.fixed.add_(state.velocity["fixed"])
 
 
 def _rotate(w: Tensor, v: Tensor, back: Tensor) -> None:

@@ -17,8 +17,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import torch
+from torch import Tensor
 
-from r2d2net.inference.langevin import Langevin, LangevinState, Sampling
+from r2d2net.inference.langevin import Gradients, Langevin, LangevinState, Sampling, descend
 from r2d2net.inference.sghmc import Underdamped
 from r2d2net.model import BayesianModel, Tensors
 
@@ -36,21 +37,21 @@ class SGLD(Sampling):
 
 
 class Overdamped:
-    """The exponential integrator; of the coefficients it needs the kick, l phi(a), and the spread of the noise."""
+    """The exponential integrator; its coefficients are 1 - e^-a, l phi(a) and the noise's deviation."""
 
     def prepare(self, state: LangevinState, steps: Tensors, beta: float) -> None:
         now = state.coefficients
         rate, c = steps["weights"] * beta, state.precision
         a = rate * c
         acts = a > torch.finfo(a.dtype).tiny  # the prior; where it does not, the limits a -> 0
-        lost = -torch.expm1(-a)  # of the weight in a step; 1 - e^-2a = lost (2 - lost)
+        lost = torch.expm1(-a, out=now["back"]).neg_()  # 1 - e^-a; 1 - e^-2a = lost (2 - lost)
         now["kick"].copy_(torch.where(acts, lost / (beta * c), steps["weights"]))
         now["spread"].copy_(torch.where(acts, lost * (2 - lost) / c, 2 * rate).sqrt_())
         now["fixed"].copy_(steps["fixed"])
 
-    def move(self, state: LangevinState, gradients: Tensors, beta: float, generator: torch.Generator) -> None:
-        now, w, g = state.coefficients, state.weights, gradients["weights"]
-        # e^-a = 1 - b c (l phi(a)): the prior's pull joins the gradient
-        w.addcmul_(g.addcmul_(state.precision, w, value=beta), now["kick"], value=-1)
-        w.addcmul_(g.normal_(generator=generator), now["spread"])
-        state.fixed.addcmul_(gradients["fixed"], now["fixed"], value=-1)
+    def move(self, state: LangevinState, gradients: Gradients, room: Tensor, generator: torch.Generator) -> None:
+        now, w = state.coefficients, state.weights
+        w.addcmul_(w, now["back"], value=-1)
+        descend(w, gradients["weights"], now["kick"])
+        w.addcmul_(room.normal_(generator=generator), now["spread"])
+        descend(state.fixed, gradients["fixed"], now["fixed"])

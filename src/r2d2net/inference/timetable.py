@@ -1,10 +1,12 @@
 """When a sampler explores, when it keeps draws, and how large its steps are.
 
 Burn-in and cycles (Zhang et al., 2020) are one thing: a cycle first explores, then keeps draws, and a run without
-cycles is one of them. With L = ceil(steps / cycles) and i = (t - 1) mod L, the place of step t in its cycle,
+cycles is one of them. With E steps that explore and i = 0, 1, ... the place of a step in its cycle,
 
-    step size / largest  =  (1 + cos(pi i / L)) / 2                                          in cycles
-                            a tenth + 9/20 (1 + cos(pi min(1, i / burn-in steps)))           else, by default.
+    step size / largest  =  1/10 + 9/20 (1 + cos(pi min(1, i / E)))
+
+but for a rise over the first steps. So draws are made with a tenth of the size that finds a mode; the authors' cosine
+goes on to zero instead, where draws are hardly different from each other.
 """
 
 from __future__ import annotations
@@ -23,9 +25,9 @@ class Timetable:
 
     Args:
         steps: Steps of the run.
-        cycles: Number of cycles; None has one, whose step size falls in the burn-in only.
+        cycles: Number of cycles; None is one.
         burn_in: Share of a cycle's steps that explore.
-        falls: Whether the step size falls in a run without cycles.
+        falls: Whether the step size falls; else it is constant.
 
     Example:
         >>> times = Timetable(steps=10, cycles=2, burn_in=0.6)
@@ -62,12 +64,12 @@ class Timetable:
         return full * (self.length - self.exploring) + max(0, rest - self.exploring)
 
     def step_size(self, t: int) -> float:
-        """Size of step t as a share of the largest; it rises over the first steps, as far as they explore."""
-        place, exploring = (t - 1) % self.length, self.exploring
-        rising = min(1.0, t / min(RISE_SHARE * self.steps, exploring)) if exploring else 1.0
-        if self.cycles is not None:
-            return rising * 0.5 * (1 + math.cos(math.pi * place / self.length))
-        if not self.falls or not exploring:
+        """Size of step t as a share of the largest; it rises over the first 5% of a cycle, as far as they explore."""
+        if not self.exploring:
+            return 1.0
+        place = (t - 1) % self.length
+        rising = min(1.0, (place + 1) / min(RISE_SHARE * self.length, self.exploring))
+        if not self.falls:
             return rising
-        fallen = 0.5 * (1 + math.cos(math.pi * min(1.0, place / exploring)))
+        fallen = 0.5 * (1 + math.cos(math.pi * min(1.0, place / self.exploring)))
         return rising * (SETTLED + (1 - SETTLED) * fallen)

@@ -1,0 +1,24 @@
+"""What the report of an artefact shows besides its comparison with the paper's tables: a text, and drawings.
+
+A page reads result files only; each artefact that has more to show than numbers has a module here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NamedTuple
+
+from r2d2net.report.results import Found
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+class Page(NamedTuple):
+    """Parts of an artefact's report; both are functions of what its grid left."""
+
+    text: Callable[[Found], str] | None = None  # Markdown, its headings of level 2 and below
+    draw: Callable[[Found], dict[str, Figure]] | None = None  # caption -> drawing
+
+
+PAGES: dict[str, Page] = {}
