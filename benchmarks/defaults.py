@@ -43,8 +43,8 @@ GRIDS: dict[str, list[Setting]] = {
     + product(share=(0.25,), clip=(1.0,), smoothing=(0.02, 0.2)),
     "SVI": product(rho_share=(1 / 3, 1 / 10, 1 / 20, 1 / 60)),
     "Radial": product(rho_share=(1 / 3, 1 / 10, 1 / 20, 1 / 60)),
-    "SGLD": product(lr=(0.01, 0.03, 0.1)) + [{}],
-    "SGHMC": product(lr=(0.01, 0.03, 0.1)) + [{}],
+    "SGLD": [{}, *product(lr=(0.01, 0.03, 0.1))],
+    "SGHMC": [{}, *product(lr=(0.01, 0.03, 0.1))],
 }
 
 

@@ -54,8 +54,8 @@ def priors(
     picture: Annotated[Picture, typer.Option("--format", help="Format of the figure.")] = Picture.png,
 ) -> None:
     """Compare the priors: densities at zero and in the tail, and the rate table, theory beside measurement."""
+    from r2d2net.priors.rates import rate_table
     from r2d2net.report.prior_comparison import rates_as_table, save_comparison
-    from r2d2net.report.prior_rates import rate_table
 
     _make(out)
     rows = rate_table()
@@ -77,6 +77,13 @@ def demo(
         typer.echo(f"wrote {path}")
 
 
+class Backend(StrEnum):
+    """What runs the cells of a reproduction."""
+
+    processes = "processes"
+    ray = "ray"
+
+
 class Scales(StrEnum):
     """How large a reproduction is."""
 
@@ -95,6 +102,9 @@ def reproduce(
     out: Annotated[Path, typer.Option(help="Folder for results; finished cells in it are kept.")] = Path(
         "out/reproduce"
     ),
+    variant: Annotated[str | None, typer.Option(help="Variant of an artefact that has some: table or text.")] = None,
+    backend: Annotated[Backend, typer.Option(help="Processes of this machine, or a Ray cluster.")] = Backend.processes,
+    address: Annotated[str | None, typer.Option(help="The Ray cluster; by default one on this machine.")] = None,
     show: Annotated[bool, typer.Option("--list", help="Show what can be reproduced.")] = False,
     quiet: Annotated[bool, typer.Option(help="Say nothing of progress.")] = False,
 ) -> None:
@@ -105,6 +115,7 @@ def reproduce(
     """
     from r2d2net.experiments.reproducing import Request, listing
     from r2d2net.experiments.reproducing import reproduce as run
+    from r2d2net.report.flat_results import HINT, has_parquet
     from r2d2net.report.reproduction import write_report
 
     if show:
@@ -115,14 +126,34 @@ def reproduce(
         raise ParameterError("NAME is missing: `r2d2net reproduce --list` shows what can be reproduced")
     _make(out)
     words = tuple(word for word in only.split(",") if word)
-    request = Request(name, scale.value, replicates, words, workers, out)
+    request = Request(name, scale.value, replicates, words, workers, out, backend.value, address, variant)
     grid, watched = run(request, Console(stderr=True), quiet=quiet)
     for path in write_report(grid.folder):
         typer.echo(f"wrote {path}")
+    if not has_parquet():
+        typer.echo(HINT, err=True)
     for key, error in watched.failed.items():
         typer.echo(f"failed: {key}: {error} (see {grid.folder / 'cells' / key}.log)", err=True)
     if watched.failed:
         raise typer.Exit(1)
+
+
+@app.command()
+def report(
+    folders: Annotated[list[Path], typer.Argument(metavar="FOLDER...", help="Results of grids, or folders of them.")],
+    out: Annotated[Path | None, typer.Option(help="The index page; by default index.html beside the results.")] = None,
+) -> None:
+    """Write the reports of finished or unfinished reproductions from their result files, and an index of them.
+
+    For example `r2d2net report results/`: report.md, report.html, results.json and results.parquet in each folder.
+    """
+    from r2d2net.report.flat_results import HINT, has_parquet
+    from r2d2net.report.index import write_reports
+
+    for path in write_reports(folders, out):
+        typer.echo(f"wrote {path}")
+    if not has_parquet():
+        typer.echo(HINT, err=True)
 
 
 def _make(out: Path) -> None:

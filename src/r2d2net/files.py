@@ -25,3 +25,9 @@ def write_json(path: Path, content: dict[str, Any]) -> None:
     """Write a JSON file, indented, complete or not at all."""
     with replace_when_written(path) as partial:
         partial.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a text file, complete or not at all."""
+    with replace_when_written(path) as partial:
+        partial.write_text(text, encoding="utf-8")

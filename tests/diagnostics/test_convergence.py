@@ -59,13 +59,12 @@ def test_what_does_not_vary_is_no_alarm():
     assert found.worst_rhat == float(found.rhat[1])
 
 
-def linear(seed, size=2000, shift=0.0):
+def linear(seed, size=2000, shift=0.0, divergences=0):
     """A linear network whose stored draws are independent normals."""
     model = rn.BayesianModel(nn.Linear(2, 1, bias=False), likelihood=rn.likelihoods.Gaussian(noise=1.0))
     weights = torch.randn(1, size, 2, generator=torch.Generator().manual_seed(seed)) + shift
-    state = CollectionState(
-        torch.tensor(size), weights, torch.zeros(1, size, 0), {}, {"variance": torch.ones(1, size, 1)}
-    )
+    noise, diverged = {"variance": torch.ones(1, size, 1)}, torch.tensor([divergences])
+    state = CollectionState(torch.tensor(size), weights, torch.zeros(1, size, 0), {}, noise, diverged)
     return Posterior(Collection(model), state, no_units(torch.zeros(())), flat_target=True)
 
 
@@ -78,6 +77,23 @@ def test_stored_draws_chain_by_chain():
     torch.testing.assert_close(of_predictions(apart, x).rhat, of_weights(apart).rhat)
     assert of_weights(alike, most=1).rhat.shape == (1,)
     assert of_predictions(alike[0], x).least_ess > 1000
+
+
+def test_divergences_of_all_chains_are_counted():
+    chains = [linear(0, divergences=2), linear(1, divergences=3)]
+    assert (of_weights(chains).divergences, of_predictions(chains, torch.eye(2)).divergences) == (5, 5)
+
+
+def test_long_steps_in_a_funnel_diverge():
+    """Weights and scales of a horseshoe together: its neck is narrow. 33 at this seed; none with target_accept=.99."""
+    g = torch.Generator().manual_seed(0)
+    x = torch.randn(30, 3, generator=g, dtype=torch.float64)
+    y = x[:, 0] + torch.randn(30, generator=g, dtype=torch.float64)
+    model = rn.BayesianModel(nn.Linear(3, 1, dtype=torch.float64), rn.priors.Horseshoe())
+    method = rn.inference.HMC(chains=2, scales="joint", target_accept=0.3, max_tree_depth=6)
+    posterior = rn.fit(model, (x, y), method, epochs=60, seed=0, verbose=False, jobs=1)
+    assert len(posterior.state.divergences) == 2
+    assert of_weights(posterior).divergences > 5
 
 
 def test_what_has_no_chain_is_refused():

@@ -8,11 +8,13 @@ import time
 from pathlib import Path
 
 import pytest
+import torch
 
 import r2d2net as rn
 from experiments import jobs
-from r2d2net.experiments.grid import Cell, Grid, run_on_this_machine
-from r2d2net.experiments.pool import Ended, Started
+from r2d2net.experiments.artefact import only
+from r2d2net.experiments.grid import Cell, Grid, job_of, run_on_this_machine, stages
+from r2d2net.experiments.pool import Ended, Started, call
 
 POSIX = pytest.mark.skipif(os.name != "posix", reason="signals of POSIX")
 
@@ -36,8 +38,8 @@ def results(made):
     return {one["key"]: {name: one[name] for name in kept} for one in made.results()}
 
 
-def calls(folder):
-    return {path.name: len(path.read_text()) for path in (folder / "shared").glob("cell-*")}
+def calls(folder, names="cell-*"):
+    return {path.name: len(path.read_text()) for path in (folder / "shared").glob(names)}
 
 
 def test_every_cell_has_a_result_and_a_log(tmp_path):
@@ -114,3 +116,55 @@ def test_a_file_that_is_no_result_is_one_clear_line(tmp_path):
         path.write_text(text, encoding="latin-1")
         with pytest.raises(rn.DataError, match=r"cell-0.json is no result file.*: remove it$"):
             made.unfinished()
+
+
+def chain(folder, **options):
+    """A cell that leaves a file, one that needs it and one that needs nobody."""
+    first = Cell("first", {"name": "first", "seed": 1, **options}, leaves=("first",))
+    second = Cell("second", {"name": "second", "seed": 2}, 1, needs=("first",))
+    return Grid([first, second, Cell("third", {"name": "third", "seed": 3}, 1)], jobs.work, folder)
+
+
+@pytest.fixture
+def one_thread():
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+def here(made):
+    """Run a grid in this process: key -> error."""
+    ended = {}
+    for stage in stages(made):
+        ended |= {one.key: one.error for one in stage.hopeless}
+        ended |= {cell.key: call(job_of(made, cell)) for cell in stage.cells}
+    return ended
+
+
+@pytest.mark.usefixtures("one_thread")
+def test_a_cell_that_needs_one_which_failed_is_not_begun(tmp_path):
+    ended = here(chain(tmp_path, fails=True))
+    assert ended == {"first": "ValueError: two lines", "second": "needs first, which failed", "third": None}
+    assert calls(tmp_path, "*") == {"first": 1, "third": 1}
+
+
+@pytest.mark.usefixtures("one_thread")
+def test_a_lost_file_is_made_again_only_if_somebody_needs_it(tmp_path):
+    made = chain(tmp_path)
+    assert here(made) == {"first": None, "second": None, "third": None}
+    (made.shared / "first").unlink()
+    assert made.unfinished() == []
+    made.path(made.cells[1]).unlink()
+    assert [cell.key for cell in made.unfinished()] == ["first", "second"]
+    assert here(made) == {"first": None, "second": None}
+    assert made.unfinished() == []
+
+
+def test_only_keeps_what_the_wanted_cells_need(tmp_path):
+    made = chain(tmp_path)
+    assert [cell.key for cell in only(made, ["second"]).cells] == ["first", "second"]
+    assert [cell.key for cell in only(made, ["third", "fir"]).cells] == ["first", "third"]
+    assert only(made, []) == made
+    with pytest.raises(rn.ParameterError, match=r"only=x,y matches no cell: a key is like third"):
+        only(made, ["x", "y"])

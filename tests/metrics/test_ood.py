@@ -9,7 +9,7 @@ import torch
 
 import r2d2net as rn
 from r2d2net import metrics
-from r2d2net.prediction import Classification, Regression
+from r2d2net.prediction import Classification, DirichletClassification, Regression
 
 RNG = np.random.default_rng(0)
 IN, OUT = RNG.normal(size=40).round(1), RNG.normal(0.8, 1, 25).round(1)
@@ -151,10 +151,9 @@ class Numbers:
         ),
         (lambda: metrics.ood_scores(Numbers(), 1, 2), "posterior predicts a Regression: .* class probabilities"),
         (
-            lambda: metrics.ood_scores(Recorded(), 1, 2, "mutual_information", draws="mean"),
-            "draws='mean' is out of range",
+            lambda: metrics.ood_scores(Recorded(), samples(1, 3, 0)[:1], samples(1, 3, 0), "mutual_information"),
+            r"compares draws, and there is one \(draws=100\): use draws=2 or more",
         ),
-        (lambda: metrics.ood_scores(Recorded(), 1, 2, "mutual_information", draws=1), "draws=1 is out of range"),
         (lambda: metrics.compare_scores([], [1.0]), r"in_scores has shape \(0,\)"),
         (lambda: metrics.compare_scores([1.0], [[1.0]]), r"out_scores has shape \(1, 1\): give one score a row"),
         (lambda: metrics.compare_scores([1.0], [float("nan")]), r"out_scores holds nan at \(0,\)"),
@@ -164,3 +163,21 @@ def test_errors_are_one_line(call, words):
     with pytest.raises(rn.R2D2NetError, match=words) as caught:
         call()
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("score", ["mutual_information", "expected_entropy"])
+def test_a_dirichlet_law_is_epistemic_in_a_single_draw(score):
+    """Laws of equal means are told by their strength alone, against Monte Carlo draws of the probabilities."""
+    concentration = torch.tensor([[[8.0, 1.0, 1.0], [0.8, 0.1, 0.1]]], dtype=torch.float64)
+
+    class Evidence:
+        def predict(self, x, draws=100, *, seed=0):
+            return DirichletClassification(concentration=concentration)
+
+    found = metrics.uncertainty_scores(Evidence(), None, score, draws=1)
+    g = np.random.default_rng(0)
+    p = np.stack([g.dirichlet(row, size=20_000) for row in concentration[0].numpy()], axis=1)
+    simulated = {"mutual_information": metrics.mutual_information, "expected_entropy": metrics.expected_entropy}
+    np.testing.assert_allclose(found, simulated[score](p), atol=0.01)  # 4 standard errors of at most .0025
+    assert abs(found[1] - found[0]) > 0.2
+    np.testing.assert_allclose(*metrics.uncertainty_scores(Evidence(), None, "entropy"))

@@ -1,14 +1,11 @@
 """Our results beside the paper's: means, errors, marks, and what was not run."""
 
-import json
 import math
 
 import pytest
 
-from r2d2net.errors import DataError
-from r2d2net.report.comparison import Compared, compare, markdown
+from r2d2net.report.comparison import Compared, columns, compare, markdown
 from r2d2net.report.paper_tables import Figure, figures
-from r2d2net.report.reproduction import read_folder, report
 
 
 def result(setting, row, **values):
@@ -64,18 +61,9 @@ def test_a_table_in_markdown():
     ]
 
 
-def test_a_report_says_what_is_missing(tmp_path):
-    cells = [{"key": f"r2d2-svgi-{i}", "settings": {"row": "r2d2-svgi", "seed": i}} for i in range(2)]
-    about = {"artefact": "ood-mnist", "title": "a title", "scale": "machine", "reduced": "fewer images"}
-    (tmp_path / "grid.json").write_text(json.dumps({**about, "cells": cells}))
-    with pytest.raises(DataError, match=r"grid.json cannot be read .*: run `r2d2net reproduce` first"):
-        read_folder(tmp_path / "elsewhere")
-    sets = {"SVHN": {"auroc": 99.0, "aupr": 98.0, "paper_auroc": 99.5}}
-    made = {**cells[0], "seconds": 3600.0, "commit": "abc", "result": {"accuracy": 98.0, "settings": sets}}
-    (tmp_path / "cells").mkdir()
-    (tmp_path / "cells" / "r2d2-svgi-0.json").write_text(json.dumps(made))
-    text = report(tmp_path)
-    assert "Less than in the paper: fewer images." in text
-    assert "1 of 2 cells have no result." in text
-    assert "| r2d2-svgi | 99 (99.31), one run | - (98.75), not run | - (99.64), not run |" in text
-    assert "1 cells, 1 hours of one core; commit abc." in text
+def test_a_wide_table_is_cut_by_scenario_and_a_long_one_by_six():
+    wide = compare([], "simulation", ["mse"])
+    assert [part[0] for part in columns(wide)] == ["S1 L=0", "S2 L=0", "S3 L=0"]
+    many = [Compared(f"set-{i}", "x", "rmse", 1.0, None, 1, None) for i in range(8)]
+    assert [len(part) for part in columns(many)] == [6, 2]
+    assert columns(many[:3]) == [["set-0", "set-1", "set-2"]]

@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from r2d2net.priors import R2D2, Gaussian, Horseshoe, HorseshoePlus
-from r2d2net.report.prior_comparison import draw, formula, median_magnitude, verdict
-from r2d2net.report.prior_rates import Rate, measure_tail, measure_zero, rate_table
+from r2d2net.priors.rates import Rate, measure_tail, measure_zero, median_magnitude, rate_table
+from r2d2net.report.prior_comparison import draw, formula, verdict
 
 
 @pytest.fixture(scope="module")

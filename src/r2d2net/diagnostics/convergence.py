@@ -11,7 +11,7 @@ places, and chains that disagree on weights may agree on everything that can be 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -29,13 +29,15 @@ LEAST_DRAWS = 4  # of a chain: split in two halves, each has a variance
 class Convergence:
     """R-hat, effective sample sizes and Monte Carlo standard error of the mean, each in the shape of what was sampled.
 
-    A quantity that does not vary at all has R-hat nan.
+    A quantity that does not vary at all has R-hat nan. ``divergences`` counts HMC's transitions after the warm-up that
+    left their path: draws near there are missing, and a larger ``target_accept`` helps.
     """
 
     rhat: Tensor
     ess_bulk: Tensor
     ess_tail: Tensor
     mcse: Tensor
+    divergences: int = 0
 
     @property
     def worst_rhat(self) -> float:
@@ -58,7 +60,7 @@ def of_predictions(posterior: Posterior | Sequence[Posterior], x: Any) -> Conver
     whole = _whole(posterior)
     chains, draws = whole.state.weights.shape[:2]
     samples = whole.predict(x, draws=chains * draws).samples  # all of them, in their order
-    return diagnose(samples.unflatten(0, (chains, draws)))
+    return replace(diagnose(samples.unflatten(0, (chains, draws))), divergences=int(whole.state.divergences.sum()))
 
 
 def of_weights(posterior: Posterior | Sequence[Posterior], most: int | None = 1000) -> Convergence:
@@ -70,11 +72,12 @@ def of_weights(posterior: Posterior | Sequence[Posterior], most: int | None = 10
     """
     if most is not None:
         require_whole("most", most)
-    weights = _whole(posterior).state.weights
+    state = _whole(posterior).state
+    weights = state.weights
     count = weights.shape[2]
     if most is not None and count > most:
         weights = weights[:, :, torch.linspace(0, count - 1, most, device=weights.device).long()]
-    return diagnose(weights)
+    return replace(diagnose(weights), divergences=int(state.divergences.sum()))
 
 
 def diagnose(draws: Tensor) -> Convergence:
@@ -92,7 +95,8 @@ def diagnose(draws: Tensor) -> Convergence:
             stats.ess(array, method="tail", prob=(0.05, 0.95), **axes),
             stats.mcse(array, method="mean", **axes),
         )
-    return Convergence(*(torch.as_tensor(np.asarray(one, dtype=np.float64)) for one in found))
+    rhat, bulk, tail, mcse = (torch.as_tensor(np.asarray(one, dtype=np.float64)) for one in found)
+    return Convergence(rhat, bulk, tail, mcse)
 
 
 def _whole(posterior: Posterior | Sequence[Posterior]) -> Posterior:

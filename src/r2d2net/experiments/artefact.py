@@ -30,19 +30,35 @@ class Artefact:
         compute: The result of one cell; a function of a module, so that other processes find it.
         reduced: What is less than in the paper at a scale, in a sentence; "" where nothing is.
         data: Names of the data sets it needs (`r2d2net data list`).
+        variants: Kinds of it, the default first; ``cells`` then takes a ``variant``.
     """
 
     name: str
     title: str
-    cells: Callable[[Scale, int | None], Sequence[Cell]]
+    cells: Callable[..., Sequence[Cell]]
     compute: Compute
     reduced: Callable[[Scale], str]
     data: tuple[str, ...] = ()
+    variants: tuple[str, ...] = ()
 
-    def grid(self, scale: Scale, out: Path, replicates: int | None = None, only: Sequence[str] = ()) -> Grid:
-        """The cells at a scale; ``only`` keeps those whose key has one of these words in it, and what they need."""
-        cells = list(self.cells(scale, replicates))
-        wanted = [cell for cell in cells if not only or any(word in cell.key for word in only)]
-        if not wanted:
-            raise ParameterError(f"only={','.join(only)} matches no cell of {self.name}: a key is like {cells[-1].key}")
-        return Grid(wanted, self.compute, out / f"{self.name}-{scale}")
+    def grid(self, scale: Scale, out: Path, replicates: int | None = None, variant: str | None = None) -> Grid:
+        """All cells at a scale; each variant but the default has its own folder."""
+        if variant is not None and variant not in self.variants:
+            use = f"use {' or '.join(self.variants)}" if self.variants else f"{self.name} has no variants, leave it out"
+            raise ParameterError(f"variant={variant!r} is not known: {use}")
+        name = self.name if variant is None or variant == self.variants[0] else f"{self.name}-{variant}"
+        options = {"variant": variant or self.variants[0]} if self.variants else {}
+        return Grid(list(self.cells(scale, replicates, **options)), self.compute, out / f"{name}-{scale}")
+
+
+def only(grid: Grid, words: Sequence[str]) -> Grid:
+    """The cells whose key has one of these words in it, and those that they need; all cells if there are no words."""
+    if not words:
+        return grid
+    wanted = {cell.key for cell in grid.cells if any(word in cell.key for word in words)}
+    if not wanted:
+        raise ParameterError(f"only={','.join(words)} matches no cell: a key is like {grid.cells[-1].key}")
+    for cell in sorted(grid.cells, key=lambda cell: -cell.stage):
+        if cell.key in wanted:
+            wanted.update(cell.needs)
+    return grid._replace(cells=[cell for cell in grid.cells if cell.key in wanted])

@@ -42,6 +42,8 @@ class Cell(NamedTuple):
     key: str  # a file name
     settings: Settings  # plain JSON: all that decides the result, its seed among it
     stage: int = 0  # cells of a stage start when those of the stages before have ended
+    needs: tuple[str, ...] = ()  # keys of cells of earlier stages whose shared files it reads
+    leaves: tuple[str, ...] = ()  # names of the shared files it writes
 
 
 class Grid(NamedTuple):
@@ -62,8 +64,20 @@ class Grid(NamedTuple):
         found = read_result(self.path(cell))
         return found if found is not None and found["settings"] == json.loads(json.dumps(cell.settings)) else None
 
+    @property
+    def shared(self) -> Path:
+        return self.folder / "shared"
+
     def unfinished(self) -> list[Cell]:
-        return [cell for cell in self.cells if self.result(cell) is None]
+        """Cells without a result, and those whose shared files are lost and needed by one of them."""
+        found: set[str] = set()
+        needed: set[str] = set()
+        for cell in sorted(self.cells, key=lambda cell: -cell.stage):
+            lost = not all((self.shared / name).exists() for name in cell.leaves)
+            if self.result(cell) is None or (lost and cell.key in needed):
+                found.add(cell.key)
+                needed.update(cell.needs)
+        return [cell for cell in self.cells if cell.key in found]
 
     def results(self) -> list[dict[str, Any]]:
         """The result files of all cells that have one."""
@@ -86,7 +100,7 @@ def read_result(path: Path) -> dict[str, Any] | None:
 def compute_cell(cell: Cell, compute: Compute, folder: Path) -> None:
     """Compute a cell and write its result file; the job of a worker."""
     grid = Grid([cell], compute, folder)
-    place = Place(folder / "runs" / cell.key, folder / "shared")
+    place = Place(folder / "runs" / cell.key, grid.shared)
     write_json(grid.path(cell), computed(cell, compute, place))
     shutil.rmtree(place.run)
 
@@ -102,14 +116,33 @@ def computed(cell: Cell, compute: Compute, place: Place) -> dict[str, Any]:
     return {"key": cell.key, **origin, "seconds": seconds, "result": result}
 
 
-def stages(grid: Grid) -> Iterator[list[Cell]]:
+class Stage(NamedTuple):
+    """What is to be done of a stage, and what cannot be."""
+
+    cells: list[Cell]
+    hopeless: list[Ended]  # cells that need one which failed
+
+
+def stages(grid: Grid) -> Iterator[Stage]:
     """The cells that are not there yet, stage by stage."""
     for stage in sorted({cell.stage for cell in grid.cells}):
-        yield [cell for cell in grid.unfinished() if cell.stage == stage]
+        unfinished = grid.unfinished()
+        without = {cell.key for cell in unfinished}
+        lacking = {cell.key: [key for key in cell.needs if key in without] for cell in unfinished}
+        now = [cell for cell in unfinished if cell.stage == stage]
+        yield Stage(
+            [cell for cell in now if not lacking[cell.key]],
+            [Ended(c.key, f"needs {lacking[c.key][0]}, which failed", 0.0) for c in now if lacking[c.key]],
+        )
 
 
 def run_on_this_machine(grid: Grid, workers: int) -> Iterator[Started | Ended]:
     """Compute all cells that are not there yet, on so many processes."""
-    for cells in stages(grid):
-        jobs = [Job(c.key, compute_cell, (c, grid.compute, grid.folder), grid.log(c)) for c in cells]
-        yield from run_jobs(jobs, workers)
+    for stage in stages(grid):
+        yield from stage.hopeless
+        yield from run_jobs([job_of(grid, cell) for cell in stage.cells], workers)
+
+
+def job_of(grid: Grid, cell: Cell) -> Job:
+    """The job that computes a cell in the grid's folder."""
+    return Job(cell.key, compute_cell, (cell, grid.compute, grid.folder), grid.log(cell))

@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 
 from r2d2net import data, nets
-from r2d2net.data import ImageSet, Preprocess
+from r2d2net.data import ImageSet, Preprocess, image_loader
 from r2d2net.experiments.grid import Place, Settings
-from r2d2net.experiments.rows import method_of, prior_of
+from r2d2net.experiments.recipe import PAPER_AUGMENT, choice_by, method_by, prior_by
 from r2d2net.experiments.tuning import Tuned, tuned_fit
 from r2d2net.likelihoods import Categorical
 from r2d2net.model import BayesianModel
@@ -24,6 +24,7 @@ class Images(NamedTuple):
     held_x: Tensor
     held_y: Tensor
     prepare: Preprocess
+    raw: ImageSet  # the training images as they were, for what augments them
 
 
 def first(images: ImageSet, count: int | None, seed: int) -> ImageSet:
@@ -38,22 +39,31 @@ def training_images(settings: Settings, train: ImageSet, *, grey: bool = False) 
     held = max(1, round(settings["validation"] * len(chosen)))
     prepare = Preprocess.fitted(chosen.images[held:], channels=1 if grey else None)
     x, y = prepare(chosen.images), chosen.labels
-    return Images(x[held:], y[held:], x[:held], y[:held], prepare)
+    return Images(x[held:], y[held:], x[:held], y[:held], prepare, chosen[slice(held, None)])
 
 
 def fitted_row(settings: Settings, images: Images, classes: int, place: Place) -> Tuned:
     """A row's network, fitted with each step size of the grid, of which the validation images choose."""
     channels, size = images.x.shape[1], images.x.shape[2]
     net = nets.build(settings["net"], channels=channels, classes=classes, size=size)
-    model = BayesianModel(net, prior_of(settings["row"]), Categorical())
-    options: dict[str, Any] = {name: settings[name] for name in ("epochs", "batch_size", "seed")}
+    row, recipe, epochs = settings["row"], settings["recipe"], settings["epochs"]
+    model = BayesianModel(net, prior_by(recipe, row, len(images.y)), Categorical())
+    method = method_by(recipe, row, **settings["method"])
+    given: Any = (images.x, images.y)
+    options: dict[str, Any] = {"epochs": epochs, "seed": settings["seed"], **choice_by(recipe, method, epochs)}
+    if recipe == "paper":
+        given = image_loader(images.raw, images.prepare, PAPER_AUGMENT, batch_size=settings["batch_size"])
+    else:
+        options["batch_size"] = settings["batch_size"]
+    factors = tuple(settings["factors"])
     return tuned_fit(
         model,
-        (images.x, images.y),
-        method_of(settings["row"], **settings["method"]),
+        given,
+        method,
         (images.held_x, images.held_y),
         place.run,
-        factors=tuple(settings["factors"]),
+        factors=factors,
+        batches=max(1, len(images.y) // settings["batch_size"]),
         standardize=False,
         **options,
     )

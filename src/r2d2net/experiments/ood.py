@@ -46,6 +46,7 @@ SIZES: dict[Scale, dict[str, Any]] = {
         "batch_size": 128,
         "factors": [1.0],
         "draws": 5,
+        "recipe": "ours",
     },
     "machine": {
         "replicates": 2,
@@ -55,6 +56,7 @@ SIZES: dict[Scale, dict[str, Any]] = {
         "batch_size": 128,
         "factors": [1.0, 0.3],
         "draws": 20,
+        "recipe": "ours",
     },
     "paper": {
         "replicates": 5,
@@ -64,6 +66,7 @@ SIZES: dict[Scale, dict[str, Any]] = {
         "batch_size": 1024,
         "factors": [1.0, 0.3, 3.0],
         "draws": 100,
+        "recipe": "paper",
     },
 }
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -12,10 +13,14 @@ from rich.console import Console
 
 from r2d2net.errors import ParameterError, require_whole
 from r2d2net.experiments import ARTEFACTS
-from r2d2net.experiments.artefact import SCALES, Artefact, Scale
+from r2d2net.experiments.artefact import SCALES, Artefact, Scale, only
 from r2d2net.experiments.grid import Grid, run_on_this_machine
+from r2d2net.experiments.pool import Ended, Started
+from r2d2net.experiments.ray_backend import ray_cluster, run_on_ray
 from r2d2net.experiments.watching import Watched, watch
 from r2d2net.files import write_json
+
+Run = Callable[[Grid, int], Iterator[Started | Ended]]
 
 
 @dataclass(frozen=True)
@@ -29,6 +34,9 @@ class Request:
         only: Words of which a cell's key must have one; all cells if there are none.
         workers: Processes at a time; None for one a core.
         out: Folder for results.
+        backend: Processes of this machine, or tasks of a Ray cluster.
+        address: The cluster's address; None for a Ray of this machine that ends with the grid.
+        variant: Which variant of the artefact; None for its default.
     """
 
     name: str
@@ -39,6 +47,7 @@ class Request:
     out: Path = Path("out/reproduce")
     backend: Literal["processes", "ray"] = "processes"
     address: str | None = None
+    variant: str | None = None
 
 
 def artefact_of(name: str) -> Artefact:
@@ -56,20 +65,35 @@ def reproduce(request: Request, console: Console, *, quiet: bool = False) -> tup
     for name in ("replicates", "workers"):
         if getattr(request, name) is not None:
             require_whole(name, getattr(request, name))
-    workers = (os.cpu_count() or 1) if request.workers is None else request.workers
-    grid = artefact.grid(request.scale, request.out, request.replicates, request.only)
-    describe_grid(artefact, grid, request.scale)
-    missing = len(grid.unfinished())
-    watched = Watched(len(grid.cells), workers, skipped=len(grid.cells) - missing)
-    return grid, watch(run_on_this_machine(grid, workers), watched, console, quiet=quiet)
+    whole = artefact.grid(request.scale, request.out, request.replicates, request.variant)
+    grid = only(whole, request.only)
+    with backend_of(request) as (workers, run):
+        describe_grid(artefact, whole, request)
+        missing = len(grid.unfinished())
+        watched = Watched(len(grid.cells), workers, skipped=len(grid.cells) - missing)
+        return grid, watch(run(grid, workers), watched, console, quiet=quiet)
 
 
-def describe_grid(artefact: Artefact, grid: Grid, scale: Scale) -> None:
-    """Write what the grid is, so that a report can say what was asked for and is not there."""
+@contextmanager
+def backend_of(request: Request) -> Iterator[tuple[int, Run]]:
+    """How many jobs at a time, and what runs them."""
+    if request.backend == "ray":
+        with ray_cluster(request.address, request.workers) as workers:
+            yield workers, run_on_ray
+        return
+    if request.address is not None:
+        raise ParameterError(f"address={request.address!r} is for the backend ray: add --backend ray or leave it out")
+    yield (os.cpu_count() or 1) if request.workers is None else request.workers, run_on_this_machine
+
+
+def describe_grid(artefact: Artefact, grid: Grid, request: Request) -> None:
+    """Write what the whole grid is, so that a report can say what is not there."""
+    scale = request.scale
     grid.folder.mkdir(parents=True, exist_ok=True)
     cells = [{"key": cell.key, "settings": cell.settings} for cell in grid.cells]
     about = {"artefact": artefact.name, "title": artefact.title, "scale": scale, "reduced": artefact.reduced(scale)}
-    write_json(grid.folder / "grid.json", {**about, "cells": cells})
+    variant = {"variant": request.variant or artefact.variants[0]} if artefact.variants else {}
+    write_json(grid.folder / "grid.json", {**about, **variant, "cells": cells})
 
 
 def listing() -> Sequence[tuple[str, str]]:

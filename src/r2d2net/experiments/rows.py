@@ -43,6 +43,7 @@ ROWS = {
         Row("r2d2-sgmcmc", "R2D2", "SGMCMC"),
         Row("r2d2-sgld", "R2D2", "SGLD"),
         Row("r2d2-svgi", "R2D2", "SVGI"),
+        Row("adaptive-svgi", "Adaptive", "SVGI"),  # ours, in no table of the paper
     )
 }
 
@@ -50,6 +51,7 @@ PRIORS: dict[str, AnyPrior] = {
     "HS": priors.Horseshoe(),
     "SaS": priors.SpikeSlab(),
     "R2D2": priors.R2D2(),
+    "Adaptive": priors.R2D2.adaptive(),
 }
 WITHOUT_PRIOR = {"Freq": "MAP", "MCD": "MCDropout", "DE": "DeepEnsemble", "EDL": "EDL", "DPN": "DPN"}
 ALGORITHMS = {"SGMCMC": "SGHMC"}  # where our name is another

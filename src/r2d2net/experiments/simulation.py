@@ -92,11 +92,13 @@ def cells(scale: Scale, replicates: int | None = None, variant: str = "table") -
                     **{name: size[name] for name in ("rows", "epochs", "batch_size", "factors", "oracle")},
                 }
                 priors = {ROWS[row].prior: row for row in NAMES}
-                found += [
-                    Cell(f"oracle-{prior.lower()}-{where}", {"kind": "oracle", "row": row, **problem})
-                    for prior, row in priors.items()
-                ]
-                found += [Cell(f"{row}-{where}", {"kind": "row", "row": row, **problem}, stage=1) for row in NAMES]
+                for row in priors.values():
+                    settings = {"kind": "oracle", "row": row, **problem}
+                    key = _oracle_key(settings)
+                    found.append(Cell(f"oracle-{key}", settings, leaves=(f"{key}.safetensors",)))
+                for row in NAMES:
+                    settings = {"kind": "row", "row": row, **problem}
+                    found.append(Cell(f"{row}-{where}", settings, 1, needs=(f"oracle-{_oracle_key(settings)}",)))
     return found
 
 
@@ -183,4 +185,5 @@ ARTEFACT = Artefact(
     cells=cells,
     compute=compute,
     reduced=reduced,
+    variants=("table", "text"),
 )

@@ -37,6 +37,7 @@ def tuned_fit(
     place: Path,
     *,
     factors: tuple[float, ...] = (1.0,),
+    batches: int | None = None,
     **options: Any,
 ) -> Tuned:
     """Fit with each multiple of the default step size and keep the one with the least validation score.
@@ -48,11 +49,13 @@ def tuned_fit(
         validation: (x, y) in the user's units; scored by the negative log predictive density of a row.
         place: Folder for checkpoints.
         factors: Multiples of the default step size.
+        batches: Steps of an epoch, where they do not follow from ``batch_size``.
         options: For `fit`.
     """
     best: Posterior | None = None
     least, tried = float("inf"), []
-    candidates = [(f, scaled(method, model, f, data, options)) for f in factors] if has_lr(method) else [(1.0, method)]
+    steps = options["epochs"] * (batches or max(1, len(data[1]) // options.get("batch_size", 1)))
+    candidates = [(f, scaled(method, model, f, steps)) for f in factors] if has_lr(method) else [(1.0, method)]
     for factor, candidate in candidates:
         entry: dict[str, Any] = {"factor": factor, "validation": None}
         tried.append(entry)
@@ -85,12 +88,10 @@ def has_lr(method: Method) -> bool:
     return any(field.name == "lr" for field in dataclasses.fields(method))  # type: ignore[arg-type]
 
 
-def scaled(method: Method, model: BayesianModel, factor: float, data: Any, options: dict[str, Any]) -> Method:
-    """The algorithm with a multiple of the step size it would take by itself."""
+def scaled(method: Method, model: BayesianModel, factor: float, steps: int) -> Method:
+    """The algorithm with a multiple of the step size it would take by itself in a run of so many steps."""
     if factor == 1.0:
         return method
-    n = options.get("n") or len(data[1])
-    steps = options["epochs"] * max(1, n // options["batch_size"])
-    running = method.build(model, n=n, steps=steps)
+    running = method.build(model, n=1, steps=steps)
     assert isinstance(running, Descent)
     return dataclasses.replace(method, lr=running.largest_step * factor)  # type: ignore[type-var]

@@ -36,6 +36,7 @@ class CollectionState(NamedTuple):
     fixed: Tensor
     buffers: Tensors
     noise: Noise
+    divergences: Tensor  # of each chain, after its warm-up: (chains,), int64 on the CPU; only HMC has any
 
 
 def bytes_of(network: Draws) -> int:
@@ -87,10 +88,11 @@ def keep(kept: Kept, network: Draws, step: int) -> Kept:
     return Kept(torch.tensor(count + 1), torch.tensor(every), kept.draws)
 
 
-def collected(step: Tensor, draws: Draws) -> CollectionState:
+def collected(step: Tensor, draws: Draws, divergences: int = 0) -> CollectionState:
     """One chain of these draws."""
     buffers, noise = ({k: v[None].clone() for k, v in tensors.items()} for tensors in (draws.buffers, draws.noise))
-    return CollectionState(step, draws.weights[None].clone(), draws.fixed[None].clone(), buffers, noise)
+    weights, fixed = draws.weights[None].clone(), draws.fixed[None].clone()
+    return CollectionState(step, weights, fixed, buffers, noise, torch.tensor([divergences]))
 
 
 def first(draws: Draws, count: int) -> Draws:
@@ -115,6 +117,7 @@ def merged(chains: Sequence[CollectionState]) -> CollectionState:
         together([chain.fixed for chain in chains]),
         all_together([chain.buffers for chain in chains]),
         all_together([chain.noise for chain in chains]),
+        torch.cat([chain.divergences for chain in chains]),
     )
 
 
@@ -166,7 +169,7 @@ class Collection(Running):
 
     def restore(self, saved: Tensors) -> CollectionState:
         try:
-            step, weights, fixed = (saved[name] for name in ("step", "weights", "fixed"))
+            step, weights, fixed, divergences = (saved[k] for k in ("step", "weights", "fixed", "divergences"))
         except KeyError as error:
             raise CheckpointError(f"the saved run lacks {error}: it was made for another algorithm") from error
         widths = {"weights": (weights, self.model.size), "fixed": (fixed, self.model.fixed_size)}
@@ -178,7 +181,7 @@ class Collection(Running):
             raise CheckpointError("the saved run's buffers are not those of this net")
         buffers = {name: buffers[name].to(device) for name in own}
         noise = {name: tensor.to(device) for name, tensor in part(saved, "noise/").items()}
-        return CollectionState(step, weights.to(device), fixed.to(device), buffers, noise)
+        return CollectionState(step, weights.to(device), fixed.to(device), buffers, noise, divergences)
 
 
 def _taken(state: CollectionState, index: Tensor) -> Draws:

@@ -36,6 +36,8 @@ class Training(Method):
         lr: Adam's largest step size for the weights and deterministic parameters, reached after 5% of the steps, as a
             share of He's sqrt(2 / fan-in): a wide layer takes small steps. None decides by the length of the run: 0.3
             up to 800 steps, and less in longer ones as steps^(-3/4).
+        step_unit: "he", or "one" for steps of the same size in every layer, as Adam takes them elsewhere; give an lr
+            then.
         schedule: "cosine" lets the step size fall to zero over the run, "constant" keeps it.
         temperature: Weight of the prior; 1 is Bayes' rule.
         sweep_every: Steps between two refreshes of the scales of hierarchical priors.
@@ -47,6 +49,7 @@ class Training(Method):
     """
 
     lr: float | None = None
+    step_unit: Literal["he", "one"] = "he"
     schedule: Literal["cosine", "constant"] = "cosine"
     temperature: float = 1.0
     sweep_every: int = 8
@@ -60,6 +63,8 @@ class Training(Method):
         require(0 <= self.temperature < math.inf, "temperature", self.temperature, "use 0 or a positive number")
         require_whole("sweep_every", self.sweep_every)
         require_one_of("schedule", self.schedule, ("cosine", "constant"))
+        require_one_of("step_unit", self.step_unit, ("he", "one"))
+        require(self.step_unit == "he" or self.lr is not None, "lr", self.lr, "step_unit='one' needs one, such as 5e-4")
         require_one_of("start", self.start, ("he", "net"))
         require(self.autocast in (None, "bfloat16"), "autocast", repr(self.autocast), "use 'bfloat16' or None")
 
@@ -78,7 +83,10 @@ class Descent(Running):
         require(casts, "autocast", repr(settings.autocast), f"it needs a float32 network, this one is {model.dtype}")
         self.settings, self.model, self.n, self.steps = settings, model, n, steps
         self.largest_step = self.default_lr() if settings.lr is None else settings.lr
-        self.unit, self.fixed_unit = model.he_scale(), model.fixed_he_scale()
+        self.unit = model.he_scale()
+        self.step_unit, self.fixed_step_unit = self.unit, model.fixed_he_scale()
+        if settings.step_unit == "one":
+            self.step_unit, self.fixed_step_unit = torch.ones_like(self.unit), torch.ones_like(self.fixed_step_unit)
 
     def default_lr(self) -> float:
         """The largest step size of a run of this length."""

@@ -214,5 +214,6 @@ class Chain(Running):
     def _so_far(self, state: HMCState) -> CollectionState:
         """The draws that are kept; in the burn-in, the network of now."""
         if int(state.kept.number) > 0:
-            return collected(state.step, first(state.kept.draws, int(state.kept.number)))
+            kept = first(state.kept.draws, int(state.kept.number))
+            return collected(state.step, kept, int(state.nuts.divergences))
         return collected(state.step, self._network(state, self.coordinates.at(state.frame)(state.position)[0]))

@@ -272,8 +272,8 @@ class Langevin(Descent):
         if not self.learns_metric:
             return {"weights": torch.full_like(state.weights, lr), "fixed": torch.full_like(state.fixed, lr)}
         return {
-            "weights": metric(state.squares["weights"], self.unit, self.model.bayesian).mul_(lr),
-            "fixed": metric(state.squares["fixed"], self.fixed_unit, self.model.fixed).mul_(lr),
+            "weights": metric(state.squares["weights"], self.step_unit, self.model.bayesian).mul_(lr),
+            "fixed": metric(state.squares["fixed"], self.fixed_step_unit, self.model.fixed).mul_(lr),
         }
 
     def _silence(self, spread: Tensor) -> None:
@@ -313,7 +313,8 @@ class Langevin(Descent):
         number = int(state.kept.number)
         draws = first(state.kept.draws, number) if number else self._here(state)
         buffers, noise = ({k: v[None] for k, v in tensors.items()} for tensors in (draws.buffers, draws.noise))
-        return CollectionState(state.step, draws.weights[None], draws.fixed[None], buffers, noise)
+        none = torch.zeros(1, dtype=torch.int64)
+        return CollectionState(state.step, draws.weights[None], draws.fixed[None], buffers, noise, none)
 
 
 def split_like(vector: Tensor, parts: Sequence[Tensor]) -> Sequence[Tensor]:

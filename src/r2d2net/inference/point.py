@@ -70,10 +70,10 @@ class Point(Descent):
         noise = self.model.likelihood.observe(output, y, state.noise, self.noise_rate(len(y), t))
         if self.settings.clip is not None:
             clip_gradients([g_mean, g_fixed], self.settings.clip)
-        eta = adam_step(state.mean, g_mean, state.moments["mean"], t, lr, self.unit)
+        eta = adam_step(state.mean, g_mean, state.moments["mean"], t, lr, self.step_unit)
         shrink_mean(state.mean, eta, state.precision, temperature / self.n)
         if state.fixed.numel():
-            adam_step(state.fixed, g_fixed, state.moments["fixed"], t, lr, self.fixed_unit)
+            adam_step(state.fixed, g_fixed, state.moments["fixed"], t, lr, self.fixed_step_unit)
         if t % self.settings.sweep_every == 0 and bool(torch.isfinite(state.mean).all()):
             self.refresh_all(state.scales, state.precision, state.mean, state.mean, state.mean, generator)
         return state._replace(step=state.step + 1, noise=noise), Info(nll, lr, temperature)

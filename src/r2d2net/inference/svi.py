@@ -53,5 +53,5 @@ class PlainVariational(CoordinateAscent):
     ) -> None:
         g_mean.addcmul_(state.precision, state.mean, value=beta)
         g_rho.add_((state.precision * scale.square()).sub_(1), alpha=beta)
-        adam_step(state.mean, g_mean, state.moments["mean"], t, lr, self.unit)
+        adam_step(state.mean, g_mean, state.moments["mean"], t, lr, self.step_unit)
         adam_step(state.rho, g_rho, state.moments["rho"], t, self.rho_rate(lr))

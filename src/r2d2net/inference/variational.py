@@ -179,14 +179,14 @@ class MeanField(Descent):
         else:
             self._update_scaled(state, g_mean, g_scale, t, lr, beta)
         if state.fixed.numel():
-            adam_step(state.fixed, g_fixed, state.moments["fixed"], t, lr, self.fixed_unit)
+            adam_step(state.fixed, g_fixed, state.moments["fixed"], t, lr, self.fixed_step_unit)
         return nll, noise
 
     def update(
         self, state: VariationalState, g_mean: Tensor, g_rho: Tensor, scale: Tensor, t: int, lr: float, beta: float
     ) -> None:
         """Move means and rho by the likelihood's gradients in mu and log s."""
-        eta = adam_step(state.mean, g_mean, state.moments["mean"], t, lr, self.unit)
+        eta = adam_step(state.mean, g_mean, state.moments["mean"], t, lr, self.step_unit)
         shrink_mean(state.mean, eta, state.precision, beta)
         added = torch.exp(state.rho).mul_(scale).mul_(scale)
         adam_step(state.rho, added.mul_(beta).sub_(g_rho), state.moments["rho"], t, self.rho_rate(lr))
@@ -195,7 +195,7 @@ class MeanField(Descent):
         self, state: VariationalState, g_mean: Tensor, g_scale: Tensor, t: int, lr: float, beta: float
     ) -> None:
         """The same for s = softplus(rho) sqrt(v), whose KL in rho is that to a unit normal."""
-        eta = adam_step(state.mean, g_mean, state.moments["mean"], t, lr, self.unit)
+        eta = adam_step(state.mean, g_mean, state.moments["mean"], t, lr, self.step_unit)
         shrink_mean(state.mean, eta, state.precision, beta)
         sigma, slope = softplus(state.rho), torch.sigmoid(state.rho)
         gradient = g_scale.div_(state.precision.sqrt()).add_(beta * (sigma - 1 / sigma)).mul_(slope)

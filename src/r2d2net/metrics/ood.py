@@ -29,7 +29,7 @@ from typing import Any, Literal, Protocol, runtime_checkable
 
 import numpy as np
 
-from r2d2net.errors import DataError, require
+from r2d2net.errors import DataError, ParameterError, require
 from r2d2net.metrics.arrays import Array, Numbers, numbers
 from r2d2net.metrics.ranking import aupr, auroc, fpr_at_tpr
 from r2d2net.metrics.uncertainty import expected_entropy, max_prob, mutual_information, predictive_entropy
@@ -59,6 +59,20 @@ class ClassDraws(Protocol):
 
     @property
     def max_prob(self) -> Any: ...
+
+
+@runtime_checkable
+class DirichletDraws(ClassDraws, Protocol):
+    """One whose draws are Dirichlet laws of the probabilities, whose spread is epistemic even in a single draw."""
+
+    @property
+    def concentration(self) -> Any: ...
+
+    @property
+    def aleatoric(self) -> Any: ...
+
+    @property
+    def mutual_information(self) -> Any: ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,7 +107,8 @@ def ood_scores(
         in_data: Inputs like the training data, as `Posterior.predict` takes them.
         out_data: Inputs of another kind, after the same preprocessing.
         score: "entropy" of the averaged probabilities, "max_prob" (negated), "mutual_information", or
-            "expected_entropy", which averages the draws' entropies as the paper's authors do.
+            "expected_entropy", which averages the draws' entropies as the paper's authors do. Where draws are Dirichlet
+            laws (EDL, DPN) the latter two are of these laws.
         draws: Number of weight draws, or "mean".
         seed: Seed of the draws.
     """
@@ -112,13 +127,18 @@ def uncertainty_scores(
 ) -> Array:
     """The score of each row, large where the prediction is uncertain; the arguments are those of `ood_scores`."""
     require(score in SCORES, "score", repr(score), f"use one of {', '.join(SCORES)}")
-    if draws == "mean" or draws == 1:
-        disagree = score != "mutual_information"
-        require(disagree, "draws", repr(draws), "mutual information compares draws: use two or more")
     prediction = posterior.predict(x, draws, seed=seed)
     if not isinstance(prediction, ClassDraws):
         raise DataError(f"posterior predicts a {type(prediction).__name__}: these scores need class probabilities")
+    if isinstance(prediction, DirichletDraws) and score in ("mutual_information", "expected_entropy"):
+        found = prediction.mutual_information if score == "mutual_information" else prediction.aleatoric
+        return numbers(score, found)
     samples = prediction.samples  # (draws, rows, classes); float64 copies are made of few rows at a time
+    if len(samples) == 1 and score == "mutual_information":
+        raise ParameterError(
+            f"score='mutual_information' compares draws, and there is one (draws={draws!r}): use draws=2 or more, or "
+            "score='entropy' where the algorithm has but one network"
+        )
     return np.concatenate([SCORES[score](samples[:, k : k + ROWS]) for k in range(0, samples.shape[1], ROWS)])
 
 

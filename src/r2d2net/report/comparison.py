@@ -18,10 +18,23 @@ from collections.abc import Iterable, Sequence
 from statistics import fmean, stdev
 from typing import Any, NamedTuple
 
+from r2d2net.report.markdown_text import pipe_table
 from r2d2net.report.paper_tables import Figure, figures
 
-LOWER_IS_BETTER = {"mse", "rmse", "nll", "inference_error", "function_error", "function_distance", "ece", "brier"}
+LOWER_IS_BETTER = {
+    "mse",
+    "rmse",
+    "nll",
+    "inference_error",
+    "function_error",
+    "function_distance",
+    "ece",
+    "brier",
+    "fpr95",
+}
 ERRORS = 2.0  # standard errors beyond which a difference counts
+MARKS = ("better", "within error", "worse", "one run", "not run")
+WIDEST = 6  # settings beside each other in a table
 
 
 class Compared(NamedTuple):
@@ -50,6 +63,16 @@ class Compared(NamedTuple):
             return "within error"
         return "better" if difference > 0 else "worse"
 
+    @property
+    def ours(self) -> str:
+        """Our mean and its standard error."""
+        return mean_and_error(self.mean, self.error)
+
+    @property
+    def theirs(self) -> str:
+        """The paper's figure; "" where it has none."""
+        return "" if self.paper is None else mean_and_error(self.paper.value, self.paper.sd)
+
 
 def compare(
     results: Iterable[dict[str, Any]],
@@ -58,7 +81,7 @@ def compare(
     *,
     expected: Iterable[tuple[str, str]] = (),
 ) -> list[Compared]:
-    """All entries of a table.
+    """All entries of a table, those of the paper first and in its order.
 
     Args:
         results: Result files whose settings have ``setting`` and ``row``, and whose result has the metrics.
@@ -67,22 +90,43 @@ def compare(
         expected: (setting, row) of cells that were asked for, whether or not there is a result.
     """
     values: dict[tuple[str, str, str], list[float]] = defaultdict(list)
-    keys = dict.fromkeys((setting, row) for setting, row in expected)
+    keys = dict.fromkeys((s, r) for t, s, r, m in figures() if t == table and m in metrics)
+    keys |= dict.fromkeys(expected)
     for one in results:
         setting, row = one["settings"]["setting"], one["settings"]["row"]
         keys[setting, row] = None
         for metric in metrics:
             if one["result"].get(metric) is not None:
                 values[setting, row, metric].append(float(one["result"][metric]))
-    keys |= dict.fromkeys((s, r) for t, s, r, m in figures() if t == table and m in metrics)
     return [_entry(s, r, m, values[s, r, m], figures().get((table, s, r, m))) for s, r in keys for m in metrics]
 
 
 def _entry(setting: str, row: str, metric: str, values: list[float], paper: Figure | None) -> Compared:
-    if not values:
-        return Compared(setting, row, metric, None, None, 0, paper)
+    mean, error = mean_of(values)
+    return Compared(setting, row, metric, mean, error, len(values), paper)
+
+
+def mean_of(values: Sequence[float]) -> tuple[float | None, float | None]:
+    """Mean and its standard error; None for what is not to be had.
+
+    >>> mean_of([1.0, 3.0]), mean_of([1.0]), mean_of([])
+    ((2.0, 1.0), (1.0, None), (None, None))
+    """
     error = stdev(values) / math.sqrt(len(values)) if len(values) > 1 else None
-    return Compared(setting, row, metric, fmean(values), error, len(values), paper)
+    return (fmean(values) if values else None), error
+
+
+def columns(entries: Sequence[Compared]) -> list[list[str]]:
+    """The settings of a table, cut into tables that a page can hold: by their first word, or six at a time."""
+    settings = list(dict.fromkeys(entry.setting for entry in entries))
+    if len(settings) <= WIDEST:
+        return [settings] if settings else []
+    groups: dict[str, list[str]] = defaultdict(list)
+    for setting in settings:
+        groups[setting.split(" ")[0]].append(setting)
+    if all(1 < len(group) <= WIDEST for group in groups.values()):
+        return list(groups.values())
+    return [settings[i : i + WIDEST] for i in range(0, len(settings), WIDEST)]
 
 
 def markdown(entries: Sequence[Compared], metric: str) -> str:
@@ -91,22 +135,27 @@ def markdown(entries: Sequence[Compared], metric: str) -> str:
     settings = list(dict.fromkeys(entry.setting for entry in chosen))
     rows = list(dict.fromkeys(entry.row for entry in chosen))
     cells = {(entry.setting, entry.row): entry for entry in chosen}
-    lines = ["| " + " | ".join(["row", *settings]) + " |", "|" + "---|" * (len(settings) + 1)]
-    for row in rows:
-        texts = [_text(cells[s, row]) if (s, row) in cells else "" for s in settings]
-        lines.append("| " + " | ".join([row, *texts]) + " |")
-    return "\n".join(lines) + "\n"
+    lines = [[row, *(_text(cells[s, row]) if (s, row) in cells else "" for s in settings)] for row in rows]
+    return pipe_table(["row", *settings], lines)
 
 
 def _text(entry: Compared) -> str:
     if entry.mean is None and entry.paper is None:
         return ""
-    ours = "-" if entry.mean is None else number(entry.mean)
-    if entry.error is not None:
-        ours += f" ± {number(entry.error)}"
-    paper = "" if entry.paper is None else f" ({number(entry.paper.value)})"
+    paper = "" if entry.paper is None else f" ({entry.theirs})"
     mark = f", {entry.mark}" if entry.mark else ""
-    return f"{ours}{paper}{mark}"
+    return f"{entry.ours}{paper}{mark}"
+
+
+def mean_and_error(mean: float | None, error: float | None = None) -> str:
+    """A mean and its error in digits.
+
+    >>> mean_and_error(98.754, 0.2), mean_and_error(9.4), mean_and_error(None)
+    ('98.75 ± 0.2', '9.4', '-')
+    """
+    if mean is None:
+        return "-"
+    return number(mean) + ("" if error is None else f" ± {error:.2g}" if abs(error) < 100 else f" ± {error:.0f}")
 
 
 def number(value: float) -> str:

@@ -6,19 +6,17 @@ figure compares shapes, not scales.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from pathlib import Path
 
-import torch
 from matplotlib.figure import Figure
 from rich.table import Table
 
 from r2d2net.files import replace_when_written, write_json
+from r2d2net.priors.rates import Rate, RateRow
 from r2d2net.provenance import provenance
-from r2d2net.report.prior_rates import AnyPrior, Rate, RateRow
+from r2d2net.report.drawing import PALETTE
 
-PANELS = (("near zero", 1e-4, 1.0), ("in the tail", 1.0, 1e4))
 TIE = 1e-3  # exponents closer than this are the same
 
 
@@ -29,7 +27,7 @@ def save_comparison(rows: Sequence[RateRow], folder: Path, kind: str = "png") ->
     figure = draw(rows)
     with replace_when_written(picture) as partial:
         figure.savefig(partial, format=kind, dpi=150)
-    settings = {row.label: {"prior": type(row.prior).__name__, **row.prior.hyperparameters()} for row in rows}
+    settings = {row.label: {"prior": row.prior, **row.hyperparameters} for row in rows}
     rates = {
         row.label: {
             end: {"theory": theory._asdict(), "measured": measured._asdict()}
@@ -71,9 +69,11 @@ def verdict(rows: Sequence[RateRow]) -> str:
         (False, True): "has a tail heavier than the horseshoe's but no pole at zero",
         (True, True): "has the pole at zero and a tail heavier than the horseshoe's",
     }
+    a_pi, b = (paper.hyperparameters[name] for name in ("a_pi", "b"))
+    rates = f"{formula(paper.measured_zero)} and {formula(paper.measured_tail)}"
     return (
-        f"The paper's own {paper.prior} {findings[pole, heavier]}: measured {formula(paper.measured_zero)} and "
-        f"{formula(paper.measured_tail)}. A pole needs a_pi < 1/2, a heavier tail b < 1/2."
+        f"The paper's own setting, a_pi = {a_pi:g} and b = {b:g}, {findings[pole, heavier]}: measured {rates}. "
+        "A pole needs a_pi < 1/2, a heavier tail b < 1/2."
     )
 
 
@@ -97,30 +97,22 @@ def formula(rate: Rate, digits: int = 4) -> str:
 
 def draw(rows: Sequence[RateRow]) -> Figure:
     """Densities of all priors, near zero and in the tail, on logarithmic axes."""
-    figure = Figure(figsize=(11, 5.4), layout="constrained")
-    axes = figure.subplots(1, len(PANELS))
-    scales = [median_magnitude(row.prior) for row in rows]
-    for ax, (title, low, high) in zip(axes, PANELS, strict=True):
-        w = torch.logspace(math.log10(low), math.log10(high), 200, dtype=torch.float64)
-        for index, (row, scale) in enumerate(zip(rows, scales, strict=True)):
-            density = scale * torch.exp(row.prior.log_prob(scale * w))
-            style = "-" if row.in_paper else ":"
-            width = 2.4 if row.label.startswith("R2D2") else 1.4
-            ax.plot(w.numpy(), density.numpy(), style, color=f"C{index}", linewidth=width, label=row.label)
+    figure = Figure(figsize=(11, 6.2), layout="constrained")
+    near, far = figure.subplots(1, 2)
+    for index, row in enumerate(rows):
+        style = {
+            "color": PALETTE[index % len(PALETTE)],
+            "linestyle": ("-" if index < len(PALETTE) else "-.") if row.in_paper else (":", "--")[index % 2],
+            "linewidth": 3.2 if row.label.startswith("R2D2") else 1.5,
+            "zorder": 2 if row.label.startswith("R2D2") else 3,  # where curves meet both are seen
+            "label": row.label if row.in_paper else f"{row.label} *",
+        }
+        for ax, curve in ((near, row.near), (far, row.far)):
+            ax.plot(curve.w, curve.density, **style)
+    for ax, title in ((near, "near zero"), (far, "in the tail")):
         ax.set(xscale="log", yscale="log", xlabel="|w|, in units of its prior median", title=f"Density {title}")
         ax.grid(alpha=0.25)
-    axes[0].set_ylabel("marginal prior density")
-    axes[1].set_ylim(1e-12, 1)
-    figure.legend(*axes[0].get_legend_handles_labels(), fontsize=8, ncols=3, loc="outside lower center")
+    near.set_ylabel("marginal prior density, in the same units")
+    far.set_ylim(1e-12, 1)
+    figure.legend(*near.get_legend_handles_labels(), fontsize=9, ncols=3, loc="outside lower center")
     return figure
-
-
-def median_magnitude(prior: AnyPrior) -> float:
-    """The c with P(|w| < c) = 1/2, from the density by the trapezoid rule in log |w|."""
-    step = 1 / 32
-    log_w = torch.arange(-120.0, 40.0, step, dtype=torch.float64)
-    mass = 2 * step * torch.cumsum(torch.exp(prior.log_prob(torch.exp(log_w)) + log_w), 0)
-    mass = mass - 0.5 * torch.diff(mass, prepend=mass.new_zeros(1))
-    index = int(torch.searchsorted(mass, 0.5))
-    share = (0.5 - mass[index - 1]) / (mass[index] - mass[index - 1])
-    return math.exp(float(log_w[index - 1]) + step * float(share))

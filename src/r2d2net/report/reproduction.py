@@ -1,93 +1,142 @@
-"""The report of a reproduced table: ours beside the paper's figures, as Markdown. Reads result files only."""
+"""The report of a reproduced table or figure: ours beside the paper's, as Markdown and as one HTML page.
+
+    report.md, figures/    for a repository's pages
+    report.html            one file with everything in it
+    results.json           the compared tables: mean, standard error, the paper's figure, the mark
+    results.parquet        a line a cell, where pyarrow is installed
+
+Reads result files only.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
 
-from r2d2net.files import replace_when_written
-from r2d2net.report.comparison import Compared, compare, markdown, number
+from r2d2net.errors import DataError
+from r2d2net.files import replace_when_written, write_json, write_text
+from r2d2net.report import chosen
+from r2d2net.report.comparison import ERRORS, columns, number
+from r2d2net.report.discrepancies import concerning
+from r2d2net.report.document import Block, Comparison, Document, Drawing, Section, Text, drawing, to_html, to_markdown
+from r2d2net.report.dot_plot import dot_plot
+from r2d2net.report.flat_results import has_parquet, summary, write_parquet
+from r2d2net.report.markdown_text import escaped, pipe_table
+from r2d2net.report.pages import PAGES
+from r2d2net.report.pages.simulation import references
 from r2d2net.report.results import Found, read_folder
+from r2d2net.report.tables import Compare, compared
 
-METRICS = {
-    "mse": "Test MSE",
-    "inference_error": "Inference error: distance of mean weights from the oracle's, as in the paper",
-    "function_distance": "Distance of predictions from the oracle's, in function space (Wasserstein-1)",
-    "auroc": "AUROC (%), uncertain is outside",
-    "aupr": "AUPR (%), outside as the positives",
-    "paper_auroc": "AUROC (%) by the paper's convention, the larger of both directions",
-    "accuracy": "Accuracy (%)",
-    "macro_f1": "Macro F1 (%)",
-}
+MOST_KEYS = 30  # cells without a result that are named one by one
+LEGEND = (
+    "Ours: mean ± standard error over replicates; the paper's figure in brackets, or below it. *better* and *worse*: "
+    f"by more than {ERRORS:g} standard errors of the difference; *within error*: by less; *one run*: no standard "
+    "error, so no verdict; *not run*: no result of ours."
+)
 
 
-class Table(NamedTuple):
-    """Which of the paper's tables an artefact is, and which of its metrics are shown; ours -> the paper's name."""
-
-    paper: str
-    metrics: dict[str, str]
-
-
-TABLES = {
-    "simulation": Table("simulation", {"mse": "mse", "inference_error": "inference_error", "function_distance": ""}),
-    "ood-mnist": Table("ood_mnist_lenet", {"auroc": "auroc", "aupr": "aupr", "paper_auroc": "auroc"}),
-    "ood-cifar10": Table("ood_cifar10_lenet", {"auroc": "auroc", "aupr": "aupr", "paper_auroc": "auroc"}),
-    "ood-drd": Table("ood_drd_lenet", {"auroc": "auroc", "aupr": "aupr", "paper_auroc": "auroc"}),
-}
-
-
-def compared(found: Found) -> Iterator[tuple[str, list[Compared]]]:
-    """Each metric of a table and its entries."""
-    table = TABLES[found.about["artefact"]]
-    flat = [one for result in found.results for one in _by_setting(result)]
-    for ours, theirs in table.metrics.items():
-        entries = compare(_renamed(flat, ours, theirs or ours), table.paper if theirs else "", [theirs or ours])
-        yield ours, entries
-
-
-def _by_setting(result: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """A result of several settings (an out-of-distribution run has one for each set) as one for each."""
-    if result["settings"].get("kind") == "oracle":
-        return
-    if "settings" not in result["result"]:
-        yield result
-        return
-    for setting, values in result["result"]["settings"].items():
-        yield {"settings": {**result["settings"], "setting": setting}, "result": values}
-
-
-def _renamed(results: list[dict[str, Any]], ours: str, theirs: str) -> list[dict[str, Any]]:
-    return [{"settings": one["settings"], "result": {theirs: one["result"].get(ours)}} for one in results]
-
-
-def report(folder: Path) -> str:
-    """The whole report as Markdown."""
-    found = read_folder(folder)
+def document(found: Found) -> Document:
+    """The whole report."""
     about = found.about
-    parts = [f"# {about['artefact']}: {about['title']}\n", f"Scale `{about['scale']}`. {_sentence(about['reduced'])}\n"]
+    variant = f", variant `{escaped(found.variant)}`" if found.variant else ""
+    less = f"Less than in the paper: {escaped(about['reduced'])}." if about["reduced"] else "The paper's settings."
+    opening = [Text(f"Scale `{escaped(about['scale'])}`{variant}. {less}\n")]
     if found.missing:
-        parts.append(f"{len(found.missing)} of {len(about['cells'])} cells have no result.\n")
-    for metric, entries in compared(found):
-        parts.append(f"## {METRICS[metric]}\n")
-        parts.append("Ours: mean ± standard error over replicates; the paper's figure in brackets.\n")
-        name = entries[0].metric if entries else metric
-        parts.append(markdown(entries, name))
-    seconds = sum(one["seconds"] for one in found.results)
-    commits = sorted({str(one["commit"]) for one in found.results})
-    parts.append(
-        f"\n{len(found.results)} cells, {number(seconds / 3600)} hours of one core; commit {', '.join(commits)}.\n"
-    )
+        opening.append(Text(f"**{len(found.missing)} of {len(about['cells'])} cells have no result**: see below.\n"))
+    sections = [Section("", opening), *_page(found)]
+    tables = list(compared(found))
+    sections += [_table(found, one, first=one is tables[0]) for one in tables]
+    if tried := chosen.as_markdown(found):
+        sections.append(Section("Settings chosen on validation data", [Text(tried)]))
+    if found.missing:
+        sections.append(Section("Missing cells", [Text(_missing(found))]))
+    if known := concerning(found.name):
+        sections.append(Section("Known discrepancies of the paper", [Text("\n".join(f"- {one}" for one in known))]))
+    sections.append(Section("Where this comes from", [Text(_origin(found))]))
+    return Document(f"{about['artefact']}: {about['title']}", sections)
+
+
+def _page(found: Found) -> list[Section]:
+    """What the artefact's own page says and draws."""
+    page = PAGES.get(found.name)
+    blocks: list[Block] = []
+    try:
+        if page is not None and page.text is not None:
+            blocks.append(Text(page.text(found)))
+        if page is not None and page.draw is not None:
+            blocks += [drawing(caption, figure) for caption, figure in page.draw(found).items()]
+    except KeyError as error:
+        raise DataError(f"a result of {found.name} has no {error}: remove it, run `r2d2net reproduce` again") from error
+    return [Section("", blocks)] if blocks else []
+
+
+def _table(found: Found, table: Compare, *, first: bool) -> Section:
+    lines = references(found) if table.metric == "mse" else {}
+    blocks: list[Block] = [Text(LEGEND)] if first else []
+    for settings in columns(table.entries):
+        part = [entry for entry in table.entries if entry.setting in settings]
+        blocks.append(Comparison(part))
+        run = [setting for setting in settings if any(e.mean is not None for e in part if e.setting == setting)]
+        if table.drawn and run:
+            which = run[0] if len(run) == 1 else f"{run[0]} to {run[-1]}"
+            shown = [entry for entry in part if entry.setting in run]
+            blocks.append(drawing(f"{which}: {table.title}", dot_plot(shown, table.title.split(":")[0], lines)))
+    return Section(table.title, blocks)
+
+
+def _missing(found: Found) -> str:
+    begun = [[key, line or "no word in its log"] for key, line in found.failures.items()]
+    others = [key for key in found.missing if key not in found.failures]
+    parts = []
+    if begun:
+        parts.append(
+            "Begun without a result, and the last line of their logs:\n\n" + pipe_table(["cell", "log"], begun)
+        )
+    if others:
+        names = ", ".join(f"`{escaped(key)}`" for key in others[:MOST_KEYS])
+        more = f" and {len(others) - MOST_KEYS} more" if len(others) > MOST_KEYS else ""
+        parts.append(f"Not run ({len(others)}): {names}{more}.\n")
     return "\n".join(parts)
 
 
-def _sentence(text: str) -> str:
-    return f"Less than in the paper: {text}." if text else "The paper's settings."
+def _origin(found: Found) -> str:
+    results = found.results
+    seconds = sum(float(one["seconds"]) for one in results)
+    versions = sorted({", ".join(f"{name} {value}" for name, value in one["versions"].items()) for one in results})
+    days = sorted(str(one["written"])[:10] for one in results if "written" in one)
+    lines = [
+        ["cells with a result", f"{len(results)} of {len(found.about['cells'])}"],
+        ["hours of one core", number(seconds / 3600)],
+        ["commit", ", ".join(sorted({str(one["commit"]) for one in results})) or "-"],
+        ["versions", "; ".join(versions) or "-"],
+        ["written", f"{days[0]} to {days[-1]}" if days else "-"],
+        ["seeds", ", ".join(str(seed) for seed in sorted({one["seed"] for one in results if one["seed"] is not None}))],
+    ]
+    return pipe_table(["", ""], lines)
 
 
 def write_report(folder: Path) -> list[Path]:
-    """Write the report into the grid's folder."""
-    path = folder / "report.md"
-    with replace_when_written(path) as partial:
-        partial.write_text(report(folder), encoding="utf-8")
-    return [path]
+    """Write the report into the grid's folder; returns its files."""
+    found = read_folder(folder)
+    made = document(found)
+    written = [folder / "report.md", folder / "report.html"]
+    for path, text in zip(written, (to_markdown(made), to_html(made)), strict=True):
+        write_text(path, text)
+    written += [_write_picture(folder / "figures", one) for one in made.drawings]
+    write_json(folder / "results.json", summary(found, compared(found)))
+    written.append(folder / "results.json")
+    if has_parquet() and found.results:
+        write_parquet(found, folder / "results.parquet")
+        written.append(folder / "results.parquet")
+    return written
+
+
+def report(folder: Path) -> str:
+    """The report as Markdown, without writing it."""
+    return to_markdown(document(read_folder(folder)))
+
+
+def _write_picture(folder: Path, picture: Drawing) -> Path:
+    folder.mkdir(exist_ok=True)
+    with replace_when_written(folder / picture.name) as partial:
+        partial.write_bytes(picture.png)
+    return folder / picture.name

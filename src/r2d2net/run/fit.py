@@ -10,6 +10,7 @@ from torch.utils.data import DataLoader, Dataset
 from r2d2net import inference
 from r2d2net.errors import ParameterError, require, require_whole
 from r2d2net.inference import SVGI, Method
+from r2d2net.likelihoods import Bernoulli, Categorical
 from r2d2net.model import BayesianModel
 from r2d2net.posterior import Posterior
 from r2d2net.run.candidates import all_of, best_of, clear, models_to_compare
@@ -31,6 +32,7 @@ def fit(
     seed: int = 0,
     validation: float | tuple[Any, Any] | None = None,
     patience: int | None = None,
+    score: Literal["nll", "auroc"] = "nll",
     prior: Literal["auto"] | None = None,
     restarts: int = 1,
     jobs: int | None = None,
@@ -51,11 +53,12 @@ def fit(
         epochs: Passes over the data.
         batch_size: Rows of a step; by default chosen from n. A DataLoader brings its own. HMC takes all rows at once.
         seed: Seed of everything random in the run.
-        validation: Share of the rows to hold out, or (x, y). The history then has a score for every epoch: the
-            negative log predictive density of a row in the user's units. In the end validation rows also correct the
+        validation: Share of the rows to hold out, or (x, y). The history then has a score for every epoch. In the end validation rows also correct the
             learnt noise variance of a Gaussian likelihood, and so the width of intervals (see `run.calibration`).
         patience: Stop when the score has not improved for so many epochs, and keep the epoch with the best score;
             needs validation. Without patience the last epoch is kept. Not for samplers, whose draws are of many epochs.
+        score: "nll", the negative log predictive density of a validation row in the user's units; or, for classes,
+            "auroc": one minus the area under the ROC curve of each class against the rest, averaged.
         prior: "auto" puts the adaptive R2D2 prior on all Bayesian weight matrices, in place of the model's own:
             with and without its floor, and validation chooses. Networks that are one Linear layer take it with the
             floor and need no choice.
@@ -94,6 +97,10 @@ def fit(
     if resume is not None and checkpoint_to is not None and Path(resume) != Path(checkpoint_to):
         raise ParameterError(f"resume={resume} and checkpoint_to={checkpoint_to} differ: give resume alone")
 
+    require(score in ("nll", "auroc"), "score", repr(score), "use 'nll' or 'auroc'")
+    if score == "auroc" and not isinstance(model.likelihood, (Bernoulli, Categorical)):
+        raise ParameterError(f"score='auroc' ranks classes, and the likelihood is {type(model.likelihood).__name__}")
+
     models = models_to_compare(model, prior)
     compared = len(models) * restarts > 1
     if compared and validation is None:
@@ -118,6 +125,7 @@ def fit(
         "seed": int(seed),
         "validation": "given" if isinstance(validation, (tuple, list)) else validation,
         "patience": None if patience is None else int(patience),
+        "score": score,
         "standardize": bool(standardize),
         "n": prepared.batches.n,
         "batches": prepared.batches.per_epoch(),

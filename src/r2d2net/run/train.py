@@ -18,9 +18,10 @@ import torch
 from r2d2net import checkpoint
 from r2d2net.errors import DivergenceError
 from r2d2net.inference import Info, Method, Running
+from r2d2net.metrics import macro_auroc
 from r2d2net.model import BayesianModel
 from r2d2net.posterior import INTERRUPTED, Posterior
-from r2d2net.prediction import Prediction, Regression
+from r2d2net.prediction import Classification, Prediction, Regression
 from r2d2net.run.batches import mix
 from r2d2net.run.calibration import noise_factor
 from r2d2net.run.global_generator import lent_generator
@@ -89,16 +90,20 @@ def train(plan: Plan, folder: Path | None, *, resume: bool, verbose: bool) -> Po
     )
     if plan.compared:
         which = {"prior": settings["candidate"], "restart": settings["restart"]}
-        posterior.candidates = [{**which, "validation": score(running, final, prepared, FINAL_DRAWS)}]
+        final_score = validation_score(running, final, prepared, FINAL_DRAWS, settings["score"])
+        posterior.candidates = [{**which, "validation": final_score}]
     if folder is not None:
         posterior.save(folder)
         (folder / INTERRUPTED).unlink(missing_ok=True)
     return posterior
 
 
-def score(running: Running, state: Any, prepared: Prepared, draws: int) -> float:
-    """Negative log predictive density of a validation row, in the user's units."""
+def validation_score(running: Running, state: Any, prepared: Prepared, draws: int, score: str) -> float:
+    """Negative log predictive density of a validation row, in the user's units; or one minus the mean AUROC."""
     predicted, target = _predict_validation(running, state, prepared, draws)
+    if score == "auroc":
+        assert isinstance(predicted, Classification)
+        return 1 - macro_auroc(target.reshape(-1).long(), predicted.probs)
     return -float(predicted.log_prob(target).mean())
 
 
@@ -158,13 +163,21 @@ def _loop(
                     store_if_due(at_end=False)
             _require_finite(run, running)
             looks = (run.epoch + 1) % math.ceil(LOOK_STEPS / settings["batches"]) == 0 or run.epoch + 1 == epochs
-            _close_epoch(run, running, plan.prepared, info, looks=looks, keeps_best=patience is not None)
+            keeps_best, score = patience is not None, settings["score"]
+            _close_epoch(run, running, plan.prepared, info, looks=looks, keeps_best=keeps_best, score=score)
             report(run.history[-1])
             store_if_due(at_end=True)
 
 
 def _close_epoch(
-    run: Progressing, running: Running, prepared: Prepared, info: Info | None, *, looks: bool, keeps_best: bool
+    run: Progressing,
+    running: Running,
+    prepared: Prepared,
+    info: Info | None,
+    *,
+    looks: bool,
+    keeps_best: bool,
+    score: str,
 ) -> None:
     entry = {"epoch": float(run.epoch + 1), "nll": run.nll / max(1, run.batch)}
     kl = running.kl(run.state) if looks else None
@@ -176,7 +189,7 @@ def _close_epoch(
     if variance is not None:
         entry["noise"] = float((variance.sqrt() * prepared.units.y.scale).mean())
     if prepared.validation is not None:
-        entry["validation"] = score(running, run.state, prepared, EPOCH_DRAWS)
+        entry["validation"] = validation_score(running, run.state, prepared, EPOCH_DRAWS, score)
         if keeps_best and entry["validation"] < run.best_score:
             run.best_score, run.best_epoch = entry["validation"], run.epoch
             run.best = checkpoint.unflatten(run.state, {k: v.clone() for k, v in checkpoint.flatten(run.state).items()})

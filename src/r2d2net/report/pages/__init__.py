@@ -8,6 +8,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
+from r2d2net.report.pages import (
+    complexity,
+    filters,
+    hyperparameters,
+    learning_curves,
+    ood,
+    prediction_bands,
+    prior_shapes,
+    simulation,
+    weight_densities,
+)
 from r2d2net.report.results import Found
 
 if TYPE_CHECKING:
@@ -21,4 +32,16 @@ class Page(NamedTuple):
     draw: Callable[[Found], dict[str, Figure]] | None = None  # caption -> drawing
 
 
-PAGES: dict[str, Page] = {}
+PAGES: dict[str, Page] = {
+    "simulation": Page(simulation.text),
+    "ood-mnist": Page(ood.text),
+    "ood-cifar10": Page(ood.text),
+    "ood-drd": Page(ood.text),
+    "priors": Page(prior_shapes.text, prior_shapes.draw),
+    "prediction-bands": Page(prediction_bands.text, prediction_bands.draw),
+    "weight-densities": Page(weight_densities.text, weight_densities.draw),
+    "hyperparameters": Page(hyperparameters.text, hyperparameters.draw),
+    "filters": Page(filters.text, filters.draw),
+    "learning-curves": Page(learning_curves.text, learning_curves.draw),
+    "complexity": Page(complexity.text, complexity.draw),
+}

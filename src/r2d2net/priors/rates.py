@@ -1,4 +1,4 @@
-"""How fast a prior's density rises at zero and falls in its tail: theory beside measurement.
+"""The shapes of priors: how fast a density rises at zero and falls in its tail, theory beside measurement; and curves.
 
 Every marginal density here behaves, at zero and in the tail, as
 
@@ -6,6 +6,8 @@ Every marginal density here behaves, at zero and in the tail, as
 
 The exponents of theory are those of the paper's table of rates (after Zhang et al., 2022). The measured ones come
 from derivatives of our own `log_prob`, by autograd, at weights where the leading behaviour has set in.
+
+Curves are in units in which every prior has P(|w| < 1) = 1/2, so that they compare shapes, not scales.
 """
 
 from __future__ import annotations
@@ -16,18 +18,17 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from r2d2net.priors import (
-    R2D2,
-    DirichletLaplace,
-    Gaussian,
-    GeneralizedDoublePareto,
-    Horseshoe,
-    HorseshoePlus,
-    ScaleMixturePrior,
-    SpikeSlab,
-)
+from r2d2net.priors.base import ScaleMixturePrior
+from r2d2net.priors.dirichlet_laplace import DirichletLaplace
+from r2d2net.priors.gaussian import Gaussian
+from r2d2net.priors.generalized_double_pareto import GeneralizedDoublePareto
+from r2d2net.priors.horseshoe import Horseshoe
+from r2d2net.priors.horseshoe_plus import HorseshoePlus
+from r2d2net.priors.r2d2 import R2D2
+from r2d2net.priors.spike_slab import SpikeSlab
 
 AnyPrior = ScaleMixturePrior[Any]
+NEAR, FAR, POINTS = (1e-4, 1.0), (1.0, 1e4), 200  # of the curves
 
 
 class Rate(NamedTuple):
@@ -39,25 +40,60 @@ class Rate(NamedTuple):
     stretch: float = 0.0
 
 
+class Curve(NamedTuple):
+    """Values of a density, both axes in units of the prior's median |w|."""
+
+    w: list[float]
+    density: list[float]
+
+
 class RateRow(NamedTuple):
-    """One prior: its rates by theory and as measured; ``in_paper`` marks the rows of the paper's table."""
+    """One prior, as plain data: its rates by theory and as measured, and its density near zero and in the tail."""
 
     label: str
-    prior: AnyPrior
+    prior: str  # the class
+    hyperparameters: dict[str, Any]
+    in_paper: bool  # a row of the paper's table
     zero: Rate
     tail: Rate
     measured_zero: Rate
     measured_tail: Rate
-    in_paper: bool
+    near: Curve
+    far: Curve
+
+    @classmethod
+    def of(cls, values: dict[str, Any]) -> RateRow:
+        """A row from the dict of its fields, lists in place of tuples, as JSON gives it back."""
+        rates = {name: Rate(*values[name]) for name in ("zero", "tail", "measured_zero", "measured_tail")}
+        curves = {name: Curve(*values[name]) for name in ("near", "far")}
+        return cls(**{**values, **rates, **curves})
 
 
 def rate_table() -> list[RateRow]:
     """All priors with their rates, the paper's rows first."""
-    rows = []
-    for label, prior, zero, tail, in_paper in _theory():
-        measured = measure_zero(prior, zero), measure_tail(prior, tail)
-        rows.append(RateRow(label, prior, zero, tail, *measured, in_paper))
-    return rows
+    return [rate_row(label) for label in labels()]
+
+
+def labels() -> list[str]:
+    """The priors of the table by name."""
+    return [label for label, *_ in _theory()]
+
+
+def rate_row(label: str, points: int = POINTS) -> RateRow:
+    """One prior's rates and curves."""
+    prior, zero, tail, in_paper = next((p, z, t, known) for name, p, z, t, known in _theory() if name == label)
+    return RateRow(
+        label,
+        type(prior).__name__,
+        prior.hyperparameters(),
+        in_paper,
+        zero,
+        tail,
+        measure_zero(prior, zero),
+        measure_tail(prior, tail),
+        curve(prior, *NEAR, points),
+        curve(prior, *FAR, points),
+    )
 
 
 def _theory() -> list[tuple[str, AnyPrior, Rate, Rate, bool]]:
@@ -137,3 +173,21 @@ def _limit(slope: Tensor) -> float:
 def _log_power(x: Tensor, slope: Tensor) -> float:
     """k of a factor (x + constant)^k, x = |log |w||: 1 / slope = (x + constant) / k is linear in x."""
     return float((x[-1] - x[0]) / (1 / slope[-1] - 1 / slope[0]))
+
+
+def curve(prior: AnyPrior, low: float, high: float, points: int = POINTS) -> Curve:
+    """The density at logarithmically spaced |w|."""
+    scale = median_magnitude(prior)
+    w = torch.logspace(math.log10(low), math.log10(high), points, dtype=torch.float64)
+    return Curve(w.tolist(), (scale * torch.exp(prior.log_prob(scale * w))).tolist())
+
+
+def median_magnitude(prior: AnyPrior) -> float:
+    """The c with P(|w| < c) = 1/2, from the density by the trapezoid rule in log |w|."""
+    step = 1 / 32
+    log_w = torch.arange(-120.0, 40.0, step, dtype=torch.float64)
+    mass = 2 * step * torch.cumsum(torch.exp(prior.log_prob(torch.exp(log_w)) + log_w), 0)
+    mass = mass - 0.5 * torch.diff(mass, prepend=mass.new_zeros(1))
+    index = int(torch.searchsorted(mass, 0.5))
+    share = (0.5 - mass[index - 1]) / (mass[index] - mass[index - 1])
+    return math.exp(float(log_w[index - 1]) + step * float(share))

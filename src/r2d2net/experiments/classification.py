@@ -1,0 +1,170 @@
+"""Tables "classification-lenet", "classification-alexnet" and "architectures": naming what images show.
+
+A network of each row is trained from scratch, its step size chosen on validation images, and judged on test images by
+accuracy, macro F1, and AUROC of each class against the rest. The paper has CIFAR-10, CIFAR-100 and TinyImageNet; two
+cores are given CIFAR-10, and of the large networks a part of it and four rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+from r2d2net import metrics
+from r2d2net.experiments.artefact import Artefact, Scale
+from r2d2net.experiments.grid import Cell, Place, Settings
+from r2d2net.experiments.images import first, fitted_row, set_of, training_images
+
+SETS = {"CIFAR-10": "cifar10", "CIFAR-100": "cifar100", "TinyImageNet": "tiny-imagenet"}
+NETS = {"LeNet": "lenet", "AlexNet": "alexnet", "ResNet50": "resnet50", "ResNet101": "resnet101"}
+TEST_SPLITS = {"tiny-imagenet": "val"}  # where it is not "test"
+
+FOUR_ROWS = ("freq", "gauss-svi", "hs-svi", "r2d2-svgi")
+LENET_ROWS = ("freq", "gauss-svi", "mcd", "gauss-mfvi", "gauss-radial", "de", "hs-svi", "r2d2-svgi")
+ARCHITECTURE_ROWS = (
+    "freq",
+    "de",
+    "mcd",
+    "gauss-svi",
+    "gauss-mfvi",
+    "gauss-radial",
+    "gauss-sgld",
+    "gauss-sgmcmc",
+    "hs-svi",
+    "hs-sgmcmc",
+    "sas-svi",
+    "sas-sgld",
+    "sas-sgmcmc",
+    "r2d2-svgi",
+)
+ALEXNET_ROWS = (*ARCHITECTURE_ROWS[:-1], "r2d2-sgmcmc", "r2d2-svgi")
+
+MEMBERS: dict[Scale, int] = {"smoke": 2, "machine": 3, "paper": 5}
+
+
+class Size(NamedTuple):
+    """What is run at a scale: settings of the table, their rows, and how much of everything."""
+
+    settings: dict[str, dict[str, Any]]  # the table's setting -> what of a cell's settings it decides
+    rows: Sequence[str]
+    replicates: int
+    common: dict[str, Any]
+
+
+def on_sets(net: str, *names: str) -> dict[str, dict[str, Any]]:
+    """One network on several sets of images."""
+    return {name: {"set": SETS[name], "net": net} for name in names}
+
+
+def of_nets(**train: int | None) -> dict[str, dict[str, Any]]:
+    """Several networks on so many images of CIFAR-10."""
+    return {name: {"set": "cifar10", "net": NETS[name], "train": count} for name, count in train.items()}
+
+
+def ours(
+    train: int | None, test: int, epochs: int, draws: int, *factors: float, batch_size: int = 128
+) -> dict[str, Any]:
+    """A cell's settings of training with our defaults."""
+    return {
+        "train": train,
+        "test": test,
+        "epochs": epochs,
+        "batch_size": batch_size,
+        "factors": list(factors),
+        "draws": draws,
+        "recipe": "ours",
+    }
+
+
+SMOKE = ours(200, 100, 1, 5, 1.0, batch_size=64)
+PAPER: dict[str, Any] = {**ours(None, 0, 1000, 100, 1.0, 0.3, 3.0, batch_size=1024), "test": None, "recipe": "paper"}
+
+LENET: dict[Scale, Size] = {
+    "smoke": Size(on_sets("lenet", "CIFAR-10"), LENET_ROWS, 1, SMOKE),
+    "machine": Size(on_sets("lenet", "CIFAR-10"), LENET_ROWS, 2, ours(None, 10_000, 10, 20, 1.0, 0.3)),
+    "paper": Size(on_sets("lenet", "CIFAR-10", "CIFAR-100"), LENET_ROWS, 5, PAPER),
+}
+ALEXNET: dict[Scale, Size] = {
+    "smoke": Size(on_sets("alexnet", "CIFAR-10"), FOUR_ROWS, 1, SMOKE),
+    "machine": Size(on_sets("alexnet", "CIFAR-10"), FOUR_ROWS, 2, ours(10_000, 2_000, 6, 10, 1.0, 0.3)),
+    "paper": Size(on_sets("alexnet", *SETS), ALEXNET_ROWS, 5, PAPER),
+}
+ARCHITECTURES: dict[Scale, Size] = {
+    "smoke": Size(of_nets(LeNet=200, ResNet50=64), FOUR_ROWS, 1, SMOKE),
+    "machine": Size(
+        of_nets(LeNet=10_000, AlexNet=10_000, ResNet50=2_000, ResNet101=1_000),
+        FOUR_ROWS,
+        1,
+        ours(None, 1_000, 5, 10, 1.0, batch_size=64),
+    ),
+    "paper": Size(of_nets(LeNet=None, AlexNet=None, ResNet50=None, ResNet101=None), ARCHITECTURE_ROWS, 5, PAPER),
+}
+
+
+def cells(sizes: dict[Scale, Size], scale: Scale, replicates: int | None = None) -> Sequence[Cell]:
+    """Every row in every setting and replicate."""
+    size = sizes[scale]
+    return [
+        Cell(
+            f"{row}-{setting.lower()}-{replicate}",
+            {
+                "row": row,
+                "setting": setting,
+                "validation": 0.1,
+                "method": {"members": MEMBERS[scale]} if row == "de" else {},
+                "replicate": replicate,
+                "seed": 2500 + replicate,
+                **size.common,
+                **decided,
+            },
+        )
+        for replicate in range(size.replicates if replicates is None else replicates)
+        for setting, decided in size.settings.items()
+        for row in size.rows
+    ]
+
+
+def compute(settings: Settings, place: Place) -> dict[str, Any]:
+    """A row's figures on test images."""
+    train = set_of(settings["set"], "train")
+    images = training_images(settings, train)
+    tuned = fitted_row(settings, images, len(train.classes), place)
+    split = TEST_SPLITS.get(settings["set"], "test")
+    test = first(set_of(settings["set"], split), settings["test"], settings["seed"])
+    predicted: Any = tuned.posterior.predict(images.prepare(test.images), settings["draws"])
+    probs = predicted.probs
+    return {
+        "accuracy": 100 * metrics.accuracy(test.labels, probs),
+        "auroc": 100 * metrics.macro_auroc(test.labels, probs),
+        "macro_f1": 100 * metrics.macro_f1(test.labels, probs),
+        "nll": metrics.nll(test.labels, predicted),
+        "ece": metrics.ece(test.labels, probs),
+        "tried": tuned.tried,
+    }
+
+
+def reduced(sizes: dict[Scale, Size], scale: Scale) -> str:
+    """What a scale leaves out."""
+    if scale == "paper":
+        return ""
+    size, full = sizes[scale], sizes["paper"]
+    common = size.common
+    counts = {name: decided.get("train", common["train"]) for name, decided in size.settings.items()}
+    texts = {name: "all" if count is None else f"{count:,}" for name, count in counts.items()}
+    trained = ", ".join(f"{text} training images for {name}" for name, text in texts.items())
+    left_out = len(full.rows) - len(size.rows)
+    return (
+        f"{trained}; {common['epochs']} epochs of {full.common['epochs']:,}, batches of {common['batch_size']}, "
+        f"{common['test']:,} test images, {common['draws']} draws of {full.common['draws']}, no augmentation, "
+        f"replicates: {size.replicates}" + (f"; {left_out} rows left out" if left_out else "")
+    )
+
+
+def _artefact(name: str, title: str, sizes: dict[Scale, Size], data: tuple[str, ...]) -> Artefact:
+    return Artefact(name, title, partial(cells, sizes), compute, partial(reduced, sizes), data)
+
+
+BY_LENET = _artefact("classification-lenet", "image classification with LeNet", LENET, ("cifar10", "cifar100"))
+BY_ALEXNET = _artefact("classification-alexnet", "image classification with AlexNet", ALEXNET, tuple(SETS.values()))
+BY_ARCHITECTURE = _artefact("architectures", "four architectures on CIFAR-10", ARCHITECTURES, ("cifar10",))

@@ -1,0 +1,100 @@
+"""Table "complexity": how many numbers each design learns and keeps, and what a step of it costs.
+
+The paper counts parameters of four networks, plain and Bayesian. Beside these counts stand, for every design on LeNet
+and AlexNet for CIFAR-10: parameters that are learnt, scale variables of the prior, all floats of the training state
+(the optimiser's and a sampler's kept draws among them), and the time of a step. Time alone is no function of a cell's
+settings; it is that of the process, on one thread, so that other processes do not count.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from statistics import median
+from typing import Any
+
+import torch
+
+from r2d2net import checkpoint, nets
+from r2d2net.experiments.artefact import Artefact, Scale
+from r2d2net.experiments.grid import Cell, Place, Settings
+from r2d2net.experiments.rows import method_of, prior_of
+from r2d2net.likelihoods import Categorical
+from r2d2net.model import BayesianModel
+
+ROWS = (
+    "freq",
+    "mcd",
+    "de",
+    "gauss-svi",
+    "gauss-mfvi",
+    "gauss-radial",
+    "gauss-sgld",
+    "hs-svi",
+    "sas-svi",
+    "r2d2-svgi",
+)
+IMAGES, CLASSES = 50_000, 10
+SWEEP = 8  # steps between two refreshes of a prior's scales: rounds are of whole ones
+SIZES: dict[Scale, dict[str, Any]] = {
+    "smoke": {"nets": ["lenet"], "rounds": 1, "batch_size": 32},
+    "machine": {"nets": ["lenet", "alexnet"], "rounds": 5, "batch_size": 128},
+    "paper": {"nets": ["lenet", "alexnet"], "rounds": 9, "batch_size": 1024},
+}
+
+
+def cells(scale: Scale, replicates: int | None = None) -> Sequence[Cell]:
+    """The counts of all networks, and every row on every network; counts are not random, so replicates are the same."""
+    size = SIZES[scale]
+    timed = {"rounds": size["rounds"], "batch_size": size["batch_size"], "seed": 0}
+    found = [Cell("architectures", {"kind": "architectures", "seed": 0})]
+    found += [
+        Cell(f"{row}-{net}", {"kind": "row", "row": row, "net": net, **timed}) for net in size["nets"] for row in ROWS
+    ]
+    return found
+
+
+def compute(settings: Settings, place: Place) -> dict[str, Any]:
+    """The counts of all networks, or one row's counts and time."""
+    if settings["kind"] == "architectures":
+        return {"architectures": [one._asdict() for one in nets.architectures()]}
+    model = BayesianModel(nets.build(settings["net"]), prior_of(settings["row"]), Categorical())
+    method = method_of(settings["row"])
+    running = method.build(model, n=IMAGES, steps=10 * IMAGES // settings["batch_size"])
+    generator = torch.Generator().manual_seed(settings["seed"])
+    batch = (
+        torch.randn(settings["batch_size"], 3, 32, 32, generator=generator),
+        torch.randint(CLASSES, (settings["batch_size"],), generator=generator),
+    )
+    state = running.init(batch[1], generator)
+    floats = {name: tensor.numel() for name, tensor in checkpoint.flatten(state).items()}
+    seconds = []
+    for _ in range(settings["rounds"] + 1):  # the first warms everything up
+        start = time.process_time()
+        for _ in range(SWEEP):
+            state, _ = running.step(state, batch, generator)
+        seconds.append((time.process_time() - start) / SWEEP)
+    return {
+        "weights": model.size + model.fixed_size,
+        "runs": method.runs,
+        "learnt": sum(floats.get(name, 0) for name in ("mean", "rho", "weights", "fixed")) * method.runs,
+        "scales": sum(count for name, count in floats.items() if name.startswith("scales/")) * method.runs,
+        "state": sum(floats.values()) * method.runs,
+        "step_seconds": median(seconds[1:]) * method.runs,
+    }
+
+
+def reduced(scale: Scale) -> str:
+    """What a scale leaves out."""
+    if scale == "paper":
+        return ""
+    return f"steps are timed with batches of {SIZES[scale]['batch_size']} images in place of 1024, on a CPU"
+
+
+ARTEFACT = Artefact(
+    name="complexity",
+    title="parameters of the networks, and what each design stores and costs",
+    cells=cells,
+    compute=compute,
+    reduced=reduced,
+)

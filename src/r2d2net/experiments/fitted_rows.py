@@ -1,0 +1,68 @@
+"""A network under a row's prior, fitted by the row's algorithm with the settings of a cell.
+
+Besides the paper's rows there are rivals by the algorithm of R2D2-Net: else prior and algorithm would change together,
+and nobody could tell which of the two did it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import Tensor, nn
+
+from r2d2net.experiments.grid import Place, Settings
+from r2d2net.experiments.recipe import choice_by, method_by, prior_by
+from r2d2net.experiments.tuning import Tuned, tuned_fit
+from r2d2net.likelihoods import Categorical, Likelihood
+from r2d2net.model import AnyPrior, BayesianModel
+
+BY_SVGI = {"hs-svgi": "hs-svi", "gauss-svgi": "gauss-svi"}  # row -> the paper's row that has its prior
+PATIENCE = 5  # epochs without a better validation score after which the paper's simulations end
+
+Pairs = tuple[Tensor, Tensor]  # x and y
+
+
+def fitted(
+    settings: Settings,
+    net: nn.Module,
+    train: Pairs,
+    held: Pairs,
+    place: Place,
+    *,
+    prior: AnyPrior | None = None,
+    likelihood: Likelihood | None = None,
+    **options: Any,
+) -> Tuned:
+    """Fit with each step size of the cell's grid, of which the held-out rows choose.
+
+    Args:
+        settings: A cell's: row, recipe, method (further settings of the algorithm), factors, epochs, batch_size, seed.
+        net: The network.
+        train: What is fitted.
+        held: What chooses.
+        place: Where the cell may write.
+        prior: In place of the row's own.
+        likelihood: Gaussian by default.
+        options: For `fit`.
+    """
+    row: str = settings["row"]
+    recipe, epochs = settings["recipe"], settings["epochs"]
+    method = method_by(recipe, "r2d2-svgi" if row in BY_SVGI else row, **settings["method"])
+    if prior is None:
+        prior = prior_by(recipe, BY_SVGI.get(row, row), len(train[1]))
+    if isinstance(likelihood, Categorical):
+        options |= choice_by(recipe, method, epochs)
+    elif recipe == "paper" and method.optimizes:
+        options["patience"] = PATIENCE
+    return tuned_fit(
+        BayesianModel(net, prior, likelihood),
+        train,
+        method,
+        held,
+        place.run,
+        factors=tuple(settings["factors"]),
+        epochs=epochs,
+        batch_size=settings["batch_size"],
+        seed=settings["seed"],
+        **options,
+    )

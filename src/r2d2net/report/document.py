@@ -1,0 +1,137 @@
+"""A report as a list of sections, and how it becomes Markdown or one HTML page that needs no other file."""
+
+from __future__ import annotations
+
+import base64
+import io
+import re
+from collections.abc import Sequence
+from functools import cache
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from jinja2 import Environment, StrictUndefined
+from markdown_it import MarkdownIt
+from markupsafe import Markup
+
+from r2d2net.report.comparison import Compared, markdown
+from r2d2net.report.markdown_text import escaped
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+DPI = 130
+LONGEST = 150  # letters of a file's name
+
+
+class Text(NamedTuple):
+    """Markdown; HTML in it is shown, not obeyed."""
+
+    markdown: str
+
+
+class Comparison(NamedTuple):
+    """Ours beside the paper's, of one metric."""
+
+    entries: Sequence[Compared]
+
+
+class Drawing(NamedTuple):
+    """A picture and the name of its file."""
+
+    caption: str
+    name: str
+    png: bytes
+
+    @property
+    def address(self) -> str:
+        """The picture itself, as an address that needs no network."""
+        return "data:image/png;base64," + base64.b64encode(self.png).decode()
+
+
+Block = Text | Comparison | Drawing
+
+
+class Section(NamedTuple):
+    """A part under a heading."""
+
+    title: str
+    blocks: Sequence[Block]
+
+    @property
+    def anchor(self) -> str:
+        return slug(self.title)
+
+
+class Document(NamedTuple):
+    """A whole report."""
+
+    title: str
+    sections: Sequence[Section]
+
+    @property
+    def drawings(self) -> list[Drawing]:
+        return [block for section in self.sections for block in section.blocks if isinstance(block, Drawing)]
+
+
+def drawing(caption: str, figure: Figure) -> Drawing:
+    """A figure as PNG, the same bytes for the same figure."""
+    written = io.BytesIO()
+    figure.savefig(written, format="png", dpi=DPI, metadata={"Software": None})
+    return Drawing(caption, f"{slug(caption)}.png", written.getvalue())
+
+
+def to_markdown(document: Document, figures: str = "figures") -> str:
+    """The report with its pictures as links into a folder."""
+    parts = [f"# {escaped(document.title)}\n"]
+    for section in document.sections:
+        if section.title:
+            parts.append(f"## {escaped(section.title)}\n")
+        parts += [_markdown(block, figures) for block in section.blocks]
+    return "\n".join(parts)
+
+
+def _markdown(block: Block, figures: str) -> str:
+    match block:
+        case Text(text):
+            return text.rstrip("\n") + "\n"
+        case Comparison(entries):
+            return markdown(entries, entries[0].metric)
+        case Drawing(caption, name, _):
+            return f"![{escaped(caption)}]({figures}/{name})\n"
+
+
+def to_html(document: Document) -> str:
+    """The report as one page with everything in it."""
+    return _template().render(document=document, kind=lambda block: type(block).__name__.lower())
+
+
+@cache
+def _template() -> Any:
+    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    converter = MarkdownIt("js-default").disable("image")
+    # The converter takes no HTML, so what it returns is its own.
+    environment.filters["from_markdown"] = lambda text: Markup(_scrolling(converter.render(text)))
+    environment.filters["table"] = as_grid
+    return environment.from_string(files("r2d2net.report").joinpath("page.html").read_text(encoding="utf-8"))
+
+
+def _scrolling(html: str) -> str:
+    return html.replace("<table>", '<div class="wide"><table>').replace("</table>", "</table></div>")
+
+
+def as_grid(entries: Sequence[Compared]) -> dict[str, Any]:
+    """Entries as settings, and rows of (name, one entry or None for each setting)."""
+    settings = list(dict.fromkeys(entry.setting for entry in entries))
+    cells = {(entry.row, entry.setting): entry for entry in entries}
+    rows = dict.fromkeys(entry.row for entry in entries)
+    return {"settings": settings, "rows": [(row, [cells.get((row, s)) for s in settings]) for row in rows]}
+
+
+def slug(text: str) -> str:
+    """A file's name for a text.
+
+    >>> slug("Test MSE, scenario S1 (log)")
+    'test-mse-scenario-s1-log'
+    """
+    return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")[:LONGEST].rstrip("-")

@@ -1,0 +1,30 @@
+"""Markdown of strings that come from files: nothing in them is taken for markup."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+
+SPECIAL = re.compile(r"([\\`*_\[\]<>|#&!~])")
+
+
+def escaped(text: str) -> str:
+    """A string as it is, on one line.
+
+    >>> print(escaped("a|b <i>"))
+    a\\|b \\<i\\>
+    """
+    return SPECIAL.sub(r"\\\1", " ".join(str(text).split()))
+
+
+def pipe_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A table in Markdown; what stands in it is escaped.
+
+    >>> print(pipe_table(["row", "A"], [["x", "1|2"]]), end="")
+    | row | A |
+    |---|---|
+    | x | 1\\|2 |
+    """
+    lines = ["|" + "---|" * len(header)]
+    first, *rest = ("| " + " | ".join(escaped(cell) for cell in row) + " |" for row in (header, *rows))
+    return "\n".join([first, *lines, *rest]) + "\n"

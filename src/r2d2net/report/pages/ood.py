@@ -1,0 +1,47 @@
+"""What out-of-distribution runs have to show: R2D2-SVGI by both conventions beside the paper's, and accuracies."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+from r2d2net.report.comparison import mean_and_error, mean_of
+from r2d2net.report.markdown_text import pipe_table
+from r2d2net.report.results import Found
+from r2d2net.report.standing import FAVOURITE, standings
+from r2d2net.report.tables import compared
+
+STAND_IN = (
+    "The paper's set of retinas is not public in its form. Another, smaller set stands in for it, so these figures are "
+    "not to be quoted as those of the paper's set.\n"
+)
+
+
+def text(found: Found) -> str:
+    """All of it as Markdown."""
+    parts = [STAND_IN] if found.name == "ood-drd" else []
+    by_metric = {one.metric: one.entries for one in compared(found)}
+    mine = {
+        metric: {e.setting: e for e in by_metric.get(metric, []) if e.row == FAVOURITE}
+        for metric in ("auroc", "paper_auroc")
+    }
+    if mine["auroc"]:
+        lines = [
+            [setting, entry.ours, mine["paper_auroc"][setting].ours, entry.theirs or "-"]
+            for setting, entry in mine["auroc"].items()
+        ]
+        places = standings(by_metric["auroc"])
+        said = ", ".join(f"{one.setting}: {one.word}" for one in places)
+        parts.append(
+            "## R2D2-SVGI by both conventions\n\n"
+            "AUROC (%) with its direction, uncertain is outside, and by the paper's convention, the larger of both "
+            "directions, which cannot tell a good detector from one that is the wrong way round.\n\n"
+            + pipe_table(["outside", "directional", "paper's convention", "the paper's figure"], lines)
+            + (f"\nAmong our rows, directional AUROC: {said}.\n" if said else "")
+        )
+    accuracy: dict[str, list[float]] = defaultdict(list)
+    for one in found.results:
+        accuracy[one["settings"]["row"]].append(float(one["result"]["accuracy"]))
+    if accuracy:
+        lines = [[row, mean_and_error(*mean_of(values))] for row, values in accuracy.items()]
+        parts.append("## Accuracy on the test images inside (%)\n\n" + pipe_table(["row", "accuracy"], lines))
+    return "\n".join(parts)

@@ -1,0 +1,48 @@
+"""Folders as grids leave them, for tests of reports: made up, small, with any numbers that are asked for."""
+
+import json
+
+ORIGIN = {
+    "versions": {"python": "3.11", "torch": "2.13"},
+    "commit": "abc",
+    "written": "2026-01-01T00:00:00+00:00",
+    "seconds": 3600.0,
+}
+
+
+def cell(key, settings, result, **others):
+    return {"key": key, "settings": settings, "seed": settings["seed"], **ORIGIN, "result": result, **others}
+
+
+def write_grid(folder, artefact, cells, *, missing=(), **about):
+    """A grid's folder with these cells done, and more that are not: (key, settings)."""
+    (folder / "cells").mkdir(parents=True)
+    listed = [{"key": one["key"], "settings": one["settings"]} for one in cells]
+    listed += [{"key": key, "settings": settings} for key, settings in missing]
+    texts = {"artefact": artefact, "title": "a title", "scale": "machine", "reduced": "fewer images", **about}
+    (folder / "grid.json").write_text(json.dumps({**texts, "cells": listed}))
+    for one in cells:
+        (folder / "cells" / f"{one['key']}.json").write_text(json.dumps(one))
+    return folder
+
+
+def simulation(mse, seeds=(0, 1, 2), setting="S2 L=1", floor=9.0):
+    """Rows and one oracle of one setting; mse: row -> one number a seed."""
+    made = []
+    for seed in seeds:
+        problem = {"setting": setting, "seed": seed, "replicate": seed}
+        oracle = {"rhat": 1.01 + seed / 10, "ess": 50.0, "mse": 10.0}
+        made.append(cell(f"oracle-r2d2-{seed}", {"kind": "oracle", "row": "r2d2-svgi", **problem}, oracle))
+        for row, values in mse.items():
+            result = {
+                "mse": values[seed],
+                "nll": 1.0,
+                "coverage": 0.9,
+                "inference_error": 5.0,
+                "function_error": 1.0,
+                "function_distance": 2.0,
+                "tried": [{"factor": 1.0, "validation": 2.0}, {"factor": 0.3, "validation": 1.0 + 2.0 * (seed == 2)}],
+                "reference": {"oracle": floor, "least_squares": 500.0, "constant": 1000.0},
+            }
+            made.append(cell(f"{row}-{seed}", {"kind": "row", "row": row, **problem}, result))
+    return made
