@@ -37,10 +37,13 @@ def product(**values: tuple[float | None, ...]) -> list[Setting]:
 
 # share: of the default step size. rho_share: of the means' step size.
 GRIDS: dict[str, list[Setting]] = {
-    "EDL": product(share=(1.0, 0.5, 0.25, 0.1), rise=(0.5,)) + product(share=(0.25,), rise=(0.2, 1.0)),
+    "EDL": product(share=(1.0, 0.5, 0.25, 0.1), rise=(0.5,))
+    + product(share=(0.25,), rise=(0.2, 1.0))
+    + product(share=(0.5, 0.25, 0.1), batch_size=(1024,)),
     "DPN": product(share=(1.0, 0.5, 0.25, 0.1), clip=(None, 1.0))
     + product(share=(0.25,), clip=(1.0,), precision=(10.0, 1000.0))
-    + product(share=(0.25,), clip=(1.0,), smoothing=(0.02, 0.2)),
+    + product(share=(0.25,), clip=(1.0,), smoothing=(0.02, 0.2))
+    + product(share=(1.0, 0.5, 0.25, 0.1), clip=(1.0,), batch_size=(1024,)),
     "SVI": product(rho_share=(1 / 3, 1 / 10, 1 / 20, 1 / 60)),
     "Radial": product(rho_share=(1 / 3, 1 / 10, 1 / 20, 1 / 60)),
     "SGLD": [{}, *product(lr=(0.01, 0.03, 0.1))],
@@ -58,7 +61,7 @@ def digits(root: Path) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:
 
 def settings_of(setting: Setting, default_lr: float) -> dict[str, Any]:
     """An algorithm's arguments: shares become step sizes."""
-    found: dict[str, Any] = dict(setting)
+    found: dict[str, Any] = {name: value for name, value in setting.items() if name != "batch_size"}
     if "share" in found:
         found["lr"] = found.pop("share") * default_lr
     if "rho_share" in found:
@@ -69,12 +72,12 @@ def settings_of(setting: Setting, default_lr: float) -> dict[str, Any]:
 def judged(name: str, setting: Setting, seed: int, data: Any, held_out: tuple[Tensor, Tensor]) -> dict[str, Any]:
     torch.manual_seed(seed)
     model = rn.BayesianModel(rn.nets.LeNet(1, 10, 28), rn.priors.Gaussian(), rn.likelihoods.Categorical())
-    n = len(data[1])
-    default_lr = rn.inference.MAP().build(model, n=n, steps=EPOCHS * -(-n // ROWS)).largest_step
+    n, rows = len(data[1]), int(setting.get("batch_size") or ROWS)
+    default_lr = rn.inference.MAP().build(model, n=n, steps=EPOCHS * (n // rows)).largest_step
     algorithm = getattr(rn.inference, name)(**settings_of(setting, default_lr))
     start = time.perf_counter()
     posterior = rn.fit(
-        model, data, algorithm, epochs=EPOCHS, batch_size=ROWS, seed=seed, standardize=False, verbose=False
+        model, data, algorithm, epochs=EPOCHS, batch_size=rows, seed=seed, standardize=False, verbose=False
     )
     x, y = held_out
     predicted: Any = posterior.predict(x, draws=DRAWS)

@@ -75,7 +75,7 @@ def test_a_row_has_the_same_law_under_masks_of_weights_and_of_its_inputs(kind):
     weights = running.sample(state, DRAWS, g)
     by_weights = torch.vmap(lambda w: model.forward(w, state.fixed, {}, x))(weights).flatten(1)
     rows = x.repeat(DRAWS, *(1 for _ in shape))
-    by_rows = running.forward(state.mean, state.fixed, {}, rows, g).flatten(1)
+    by_rows = running.forward(running.model.parameters(state.mean, state.fixed), {}, rows, g).flatten(1)
     for moment in (lambda v: v, lambda v: (v[:, :, None] * v[:, None, :]).flatten(1)):
         a, b = moment(by_weights), moment(by_rows)
         error = ((a.var(0) + b.var(0)) / DRAWS).sqrt()
@@ -88,7 +88,9 @@ def test_rows_and_passes_are_dropped_independently():
     """Correlations of equal rows, side by side and from pass to pass: 5 standard errors, of 3 (2e-6)."""
     running, state, g = setting(nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 1)))
     x = torch.randn(1, 4, generator=g).double().repeat(2 * DRAWS, 1)
-    first, second = (running.forward(state.mean, state.fixed, {}, x, g).view(DRAWS, 2) for _ in range(2))
+    first, second = (
+        running.forward(running.model.parameters(state.mean, state.fixed), {}, x, g).view(DRAWS, 2) for _ in range(2)
+    )
     found = torch.corrcoef(torch.stack([first[:, 0], first[:, 1], second[:, 0]]))
     assert bool(((found - torch.eye(3)).abs() < 5 / math.sqrt(DRAWS)).all())
 
@@ -108,7 +110,7 @@ def test_other_layers_have_one_draw_of_weights_a_batch(make):
     x = torch.randn(5, 4, 3, generator=g).double()
     for _ in range(10):
         before = g.get_state()
-        output = running.forward(state.mean, state.fixed, {}, x, g)
+        output = running.forward(running.model.parameters(state.mean, state.fixed), {}, x, g)
         g.set_state(before)
         torch.testing.assert_close(output, running.model.forward(running.sample(state, 1, g)[0], state.fixed, {}, x))
         if make is Deconvolution:  # and that is a mask of the inputs

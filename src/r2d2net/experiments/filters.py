@@ -1,4 +1,4 @@
-"""Figure "filters": the five convolution filters of largest norm, three designs, and what they make of an image.
+"""Figure "filters": the five convolution filters of largest norm of each design, and what they make of an image.
 
 As in the paper the network is one convolution and one linear layer; its filters are of 16 x 16 pixels as in the
 authors' code, so that patterns can be seen in them. The paper does not name the images: ours are CIFAR-10. It speaks of
@@ -150,7 +150,7 @@ def reduced(scale: Scale) -> str:
 
 ARTEFACT = Artefact(
     name="filters",
-    title="the five largest-norm filters of three designs on CIFAR-10",
+    title="the five largest-norm filters of the designs on CIFAR-10",
     cells=cells,
     compute=compute,
     reduced=reduced,

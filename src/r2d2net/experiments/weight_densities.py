@@ -1,4 +1,4 @@
-"""Figure "weight-densities": posterior draws of the first-layer weights that are nearest zero, three designs.
+"""Figure "weight-densities": posterior draws of the first-layer weights that are nearest zero, design by design.
 
 The paper takes "the weights that have the least magnitude |E w| from the first layer of a three-layer MLP" and leaves
 open of which data and how many. Ours are of scenario 2 and the five of least |E w|; quantiles of |w| are those of the

@@ -91,9 +91,9 @@ class Dropout(Point):
 
     # --- training
 
-    def forward(self, weights: Tensor, fixed: Tensor, buffers: Tensors, x: Any, generator: torch.Generator) -> Tensor:
+    def forward(self, parameters: Tensors, buffers: Tensors, x: Any, generator: torch.Generator) -> Tensor:
         """The output with masks of each row in plain layers, and of the batch in all others."""
-        named = self.model.parameters(weights, fixed)
+        named = dict(parameters)
         for weight in self._on_weights:
             mask = weight.on_weights(self._mask(generator, 1, weight.units))[0]
             named[weight.slot.name] = named[weight.slot.name] * mask

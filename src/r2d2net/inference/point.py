@@ -83,17 +83,21 @@ class Point(Descent):
         self, state: PointState, x: Any, y: Tensor, generator: torch.Generator, t: int
     ) -> tuple[Tensor, tuple[Tensor, Tensor, Tensor]]:
         """The output, and the loss's gradients in weights and fixed parameters, and the loss itself."""
-        weights, fixed = state.mean.detach().requires_grad_(), state.fixed.detach().requires_grad_()
+        # Each tensor a leaf of its own: the gradient of a slice of the flat vector would be as long as the vector.
+        leaves = {k: v.detach().requires_grad_() for k, v in self.model.parameters(state.mean, state.fixed).items()}
         with self.autocast():
-            output = self.forward(weights, fixed, state.buffers, x, generator)
-        output = output.to(weights.dtype)
+            output = self.forward(leaves, state.buffers, x, generator)
+        output = output.to(state.mean.dtype)
         loss = self.loss(output, y, state.noise, t)
-        g_mean, g_fixed = torch.autograd.grad(loss, (weights, fixed), materialize_grads=True)
+        parts = torch.autograd.grad(loss, list(leaves.values()), materialize_grads=True)
+        flat, count = [part.reshape(-1) for part in parts], len(self.model.bayesian)
+        g_mean, g_fixed = (torch.cat([*some, state.fixed[:0]]) for some in (flat[:count], flat[count:]))
         return output.detach(), (g_mean, g_fixed, loss.detach())
 
-    def forward(self, weights: Tensor, fixed: Tensor, buffers: Tensors, x: Any, generator: torch.Generator) -> Tensor:
+    def forward(self, parameters: Tensors, buffers: Tensors, x: Any, generator: torch.Generator) -> Tensor:
         """The network's output in training."""
-        return self.model.forward(weights, fixed, buffers, x, training=True)
+        self.model.net.train()
+        return self.model.call(self.model.net, {**parameters, **buffers}, x)
 
     def loss(self, output: Tensor, y: Tensor, noise: Noise, t: int) -> Tensor:
         """What a step minimises, the prior apart: by default the negative log likelihood of a row."""

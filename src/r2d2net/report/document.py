@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from jinja2 import Environment, StrictUndefined
 from markdown_it import MarkdownIt
 from markupsafe import Markup
+from PIL import Image
 
 from r2d2net.report.comparison import Compared, markdown
 from r2d2net.report.markdown_text import escaped
@@ -74,11 +75,13 @@ class Document(NamedTuple):
         return [block for section in self.sections for block in section.blocks if isinstance(block, Drawing)]
 
 
-def drawing(caption: str, figure: Figure) -> Drawing:
-    """A figure as PNG, the same bytes for the same figure."""
-    written = io.BytesIO()
-    figure.savefig(written, format="png", dpi=DPI, metadata={"Software": None})
-    return Drawing(caption, f"{slug(caption)}.png", written.getvalue())
+def drawing(caption: str, figure: Figure, name: str | None = None) -> Drawing:
+    """A figure as PNG, the same bytes for the same figure; its file is called by its caption unless a name is given."""
+    drawn, written = io.BytesIO(), io.BytesIO()
+    figure.savefig(drawn, format="png", dpi=DPI)
+    # a palette is enough for drawings, and a third of the size
+    Image.open(drawn).convert("RGB").quantize(256, dither=Image.Dither.NONE).save(written, "PNG", optimize=True)
+    return Drawing(caption, f"{slug(name or caption)}.png", written.getvalue())
 
 
 def to_markdown(document: Document, figures: str = "figures") -> str:

@@ -79,7 +79,8 @@ def _table(found: Found, table: Compare, *, first: bool) -> Section:
         if table.drawn and run:
             which = run[0] if len(run) == 1 else f"{run[0]} to {run[-1]}"
             shown = [entry for entry in part if entry.setting in run]
-            blocks.append(drawing(f"{which}: {table.title}", dot_plot(shown, table.title.split(":")[0], lines)))
+            picture = dot_plot(shown, table.title.split(":")[0], lines)
+            blocks.append(drawing(f"{which}: {table.title}", picture, f"{table.metric} {which}"))
     return Section(table.title, blocks)
 
 

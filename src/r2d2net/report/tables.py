@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from r2d2net.errors import DataError
@@ -24,6 +25,8 @@ METRICS = {
     "paper_aupr": "AUPR (%) by the paper's convention, the larger of both directions",
     "accuracy": "Accuracy (%)",
     "macro_f1": "Macro F1 (%)",
+    "ece": "Expected calibration error",
+    "relevance_auroc": "How well |E w| tells relevant inputs from the others (AUROC)",
 }
 
 
@@ -34,6 +37,7 @@ class Table(NamedTuple):
     metrics: dict[str, str]  # ours -> the paper's name; "" where the paper has none
     drawn: tuple[str, ...] = ()  # metrics that are drawn as well
     note: str = ""  # what is said of it after each metric's title
+    titles: Mapping[str, str] = MappingProxyType({})  # of metrics that are called otherwise here
 
 
 class Compare(NamedTuple):
@@ -45,6 +49,10 @@ class Compare(NamedTuple):
     drawn: bool
 
 
+DIRECTED = {
+    "auroc": "AUROC (%) with its direction: uncertain is outside",
+    "aupr": "AUPR (%) with its direction: images outside are the positives",
+}
 OOD = {"auroc": "auroc", "paper_auroc": "auroc", "aupr": "aupr", "paper_aupr": "aupr", "fpr95": ""}
 LABELS = {"accuracy": "accuracy", "auroc": "auroc"}
 LABELS_F1 = {**LABELS, "macro_f1": "macro_f1"}
@@ -59,17 +67,17 @@ SIMULATION = {
 
 TABLES: dict[str, tuple[Table, ...]] = {
     "simulation": (Table("simulation", SIMULATION, ("mse", "function_distance")),),
-    "ood-mnist": (Table("ood_mnist_lenet", OOD, ("auroc", "paper_auroc")),),
-    "ood-cifar10": (Table("ood_cifar10_lenet", OOD, ("auroc", "paper_auroc")),),
-    "ood-drd": (Table("ood_drd_lenet", OOD, ("auroc", "paper_auroc")),),
-    "classification-lenet": (Table("classification_lenet", {**LABELS_F1, "nll": ""}, ("accuracy",)),),
+    "ood-mnist": (Table("ood_mnist_lenet", OOD, ("auroc", "paper_auroc"), titles=DIRECTED),),
+    "ood-cifar10": (Table("ood_cifar10_lenet", OOD, ("auroc", "paper_auroc"), titles=DIRECTED),),
+    "ood-drd": (Table("ood_drd_lenet", OOD, ("auroc", "paper_auroc"), titles=DIRECTED),),
+    "classification-lenet": (Table("classification_lenet", {**LABELS_F1, "nll": "", "ece": ""}, ("accuracy",)),),
     "classification-alexnet": (
         Table("classification_alexnet", LABELS, ("accuracy",)),
         Table("classification_alexnet_f1", LABELS_F1, note=", beside the paper's second table, which has F1"),
     ),
     "architectures": (Table("architectures_cifar10", LABELS, ("accuracy",)),),
-    "regimes": (Table("", {"mse": ""}, ("mse",)),),
-    "uci": (Table("", {"rmse": "", "nll": ""}, ("rmse",)),),
+    "regimes": (Table("", {"mse": "", "nll": "", "coverage": "", "relevance_auroc": ""}, ("mse",)),),
+    "uci": (Table("", {"rmse": "", "nll": "", "coverage": ""}, ("rmse",)),),
 }
 # The paper's simulation was computed on the variant `table` of its scenarios.
 OTHER_DATA = {("simulation", "text")}
@@ -94,7 +102,8 @@ def compared(found: Found) -> Iterator[Compare]:
             paper = table.paper if theirs and (found.name, found.variant) not in OTHER_DATA else ""
             entries = compare(values, paper, [name], expected=expected)
             if any(entry.mean is not None or entry.paper is not None for entry in entries):
-                yield Compare(ours, METRICS[ours] + table.note, entries, ours in table.drawn)
+                title = table.titles.get(ours, METRICS[ours]) + table.note
+                yield Compare(ours, title, entries, ours in table.drawn)
 
 
 def by_setting(result: dict[str, Any]) -> Iterator[dict[str, Any]]:

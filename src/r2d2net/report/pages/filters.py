@@ -72,9 +72,8 @@ def draw(found: Found) -> dict[str, Figure]:
                     ax.imshow(coloured(one))
                     ax.set_title(f"mean, norm {result['norms'][index]:.2g}", fontsize=9)
     return {
-        "The five filters of largest norm: posterior means, and one draw of the first; grey is zero, each is drawn to "
-        "its own largest weight": filters,
-        "What these filters make of one test image before the activation: mean over draws, light is large": maps,
+        "The five filters of largest norm, each to its own largest weight; grey is zero": filters,
+        "What these filters make of one test image: mean over draws, light is large": maps,
     }
 
 

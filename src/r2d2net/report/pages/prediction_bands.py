@@ -62,7 +62,7 @@ def draw(found: Found) -> dict[str, Figure]:
     plain(*panels.ravel())
     handles, labels = panels[0, 0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=6, frameon=False)
-    return {"Predictions of y = x³ + e, e of deviation 3; dotted lines end the range of the training rows": figure}
+    return {"Predictions of y = x³ + e; dotted lines end the range of the training rows": figure}
 
 
 def _panel(ax: Axes, result: dict[str, Any], *, relative: bool) -> None:

@@ -46,7 +46,7 @@ def draw(found: Found) -> dict[str, Figure]:
     from r2d2net.report.prior_comparison import draw as draw_rows
 
     rows = _rows(found)
-    caption = "Marginal densities of the priors in units of their median magnitude (* not in the paper's table)"
+    caption = "Marginal densities of the priors (* not in the paper's table)"
     return {caption: draw_rows(rows)} if rows else {}
 
 

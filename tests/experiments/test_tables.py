@@ -1,0 +1,132 @@
+"""The declarations: cells of every artefact, the paper's recipe, and the tables of our own."""
+
+import json
+import os
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from r2d2net.data import Augment
+from r2d2net.errors import DataError
+from r2d2net.experiments import ARTEFACTS, SCALES, classification, regimes, uci
+from r2d2net.experiments.grid import Place
+from r2d2net.experiments.recipe import PAPER_AUGMENT, choice_by, method_by, prior_by
+from r2d2net.experiments.rows import ROWS
+from r2d2net.inference import SVGI
+
+
+def small_table(root: Path, name: str, rows: int = 60, splits: int = 2) -> None:
+    """A folder of the UCI layout: y is the first column, and the last two are the inputs."""
+    folder = root / "uci_regression" / name / "data"
+    folder.mkdir(parents=True)
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(rows, 2))
+    np.savetxt(folder / "data.txt", np.column_stack([3 + 2 * x[:, 0] + 0.1 * rng.normal(size=rows), x]))
+    np.savetxt(folder / "index_features.txt", [1, 2], fmt="%d")
+    np.savetxt(folder / "index_target.txt", [0], fmt="%d")
+    for k in range(splits):
+        order = rng.permutation(rows)
+        np.savetxt(folder / f"index_train_{k}.txt", order[6:], fmt="%d")
+        np.savetxt(folder / f"index_test_{k}.txt", order[:6], fmt="%d")
+
+
+@pytest.fixture
+def tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    small_table(tmp_path, "mine")
+    monkeypatch.setenv("R2D2NET_DATA", str(tmp_path))
+    return tmp_path
+
+
+@pytest.mark.parametrize("scale", SCALES)
+@pytest.mark.parametrize("name", ARTEFACTS)
+def test_cells_are_files_of_plain_settings(name: str, scale: str, tables: Path) -> None:
+    artefact = ARTEFACTS[name]
+    cells = artefact.cells(scale, None)
+    keys = [cell.key for cell in cells]
+    assert cells
+    assert len(set(keys)) == len(keys)
+    for cell in cells:
+        assert re.fullmatch(r"[A-Za-z0-9_.+=-]+", cell.key)
+        assert json.loads(json.dumps(cell.settings)) == cell.settings
+    assert all(need in keys for cell in cells for need in cell.needs)
+    assert artefact.reduced(scale) or scale == "paper" or name in ("priors", "complexity")
+    if name not in ("priors", "complexity"):
+        assert len({cell.settings["seed"] for cell in artefact.cells(scale, 2)}) > 1
+
+
+def test_a_row_of_the_paper_s_tables_has_a_method() -> None:
+    for row in ROWS:
+        for recipe in ("ours", "paper"):
+            method_by(recipe, row)  # type: ignore[arg-type]
+
+
+def test_the_paper_s_recipe() -> None:
+    method = method_by("paper", "r2d2-svgi")
+    assert isinstance(method, SVGI)
+    assert (method.lr, method.step_unit, method.temperature) == (5e-4, "one", 1e-3)
+    assert method_by("paper", "freq").temperature == 1.0  # type: ignore[attr-defined]
+    # loss + decay w^2 / 2 is n times the log joint where the prior's variance is 1 / (n decay)
+    prior = prior_by("paper", "freq", n=40_000)
+    assert prior.variance(prior.init_scales((1,))).item() == pytest.approx(1 / (40_000 * 5e-4))
+    assert choice_by("paper", method, 7) == {"patience": 7, "score": "auroc"}
+    assert choice_by("paper", method_by("paper", "gauss-sgld"), 7) == {}
+    assert choice_by("ours", method, 7) == {}
+    assert Augment() != PAPER_AUGMENT
+
+
+def test_any_folder_of_the_uci_layout_is_a_table(tables: Path, tmp_path: Path) -> None:
+    cells = {cell.key: cell for cell in uci.cells("smoke")}
+    assert set(cells) == {f"{row}-mine-0" for row in uci.ROWS}
+    settings = {**cells["adaptive-svgi-mine-0"].settings, "steps": 400}
+    found = uci.compute(settings, Place(tmp_path / "run", tmp_path))
+    assert found["rmse"] < 0.5  # in the table's units: y has deviation 2, its noise 0.1
+    assert found["tried"][0]["validation"] is not None
+    with pytest.raises(DataError, match="mine has 2 splits: split 2 is none"):
+        uci.compute({**settings, "replicate": 2}, Place(tmp_path / "other", tmp_path))
+
+
+def test_without_tables_there_is_one_clear_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("R2D2NET_DATA", str(tmp_path))
+    with pytest.raises(DataError, match="has no tables in uci_regression or UCI_Datasets"):
+        uci.cells("smoke")
+
+
+@pytest.mark.parametrize(("regime", "inputs", "relevant"), [("sparse", 200, 10), ("big", 200, 10), ("teacher", 50, 5)])
+def test_regimes_are_what_they_say(regime: str, inputs: int, relevant: int) -> None:
+    made = regimes.regression(regime, 0)
+    assert made.x.shape[1] == inputs
+    assert int(made.relevant.sum()) == relevant
+    residual = (made.y - made.mean).square().mean().sqrt().item()
+    assert residual == pytest.approx(made.noise, rel=5 / (2 * len(made.y)) ** 0.5)  # 5 standard errors: below 1e-6
+    line = torch.linalg.lstsq(made.x, made.mean[:, None]).solution[:, 0]
+    if regime != "teacher":
+        assert (line.abs() > 0.2).tolist() == made.relevant.tolist()
+        assert bool((line.abs() > 3).any()) == (regime == "big")
+    other = made.x.clone()
+    other[:, ~made.relevant] = 0
+    assert torch.equal(regimes.regression(regime, 0).y, made.y)
+    assert not torch.equal(regimes.regression(regime, 1).y, made.y)
+
+
+def test_a_regime_has_exact_monte_carlo_beside_the_variational_modes(tmp_path: Path) -> None:
+    cells = {cell.key: cell for cell in regimes.cells("smoke")}
+    assert "r2d2-exact-sparse-0" in cells
+    assert "r2d2-exact-teacher-0" not in cells
+    settings = {**cells["gauss-exact-sparse-0"].settings, "transitions": 20, "depth": 5}
+    found = regimes.compute(settings, Place(tmp_path, tmp_path))
+    assert found["reference"]["oracle"] < found["mse"] < 4  # 450 rows for 200 coefficients: the ridge has about 1.7
+    assert found["relevance_auroc"] > 0.9
+
+
+@pytest.mark.skipif(not os.environ.get("R2D2NET_DATA"), reason="R2D2NET_DATA is not set: no real data here")
+@pytest.mark.parametrize("recipe", ["ours", "paper"])
+def test_a_cell_of_the_classification_tables(recipe: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("R2D2NET_CACHE", str(tmp_path / "cache"))
+    cells = {cell.key: cell for cell in classification.BY_LENET.cells("smoke", None)}
+    settings = {**cells["r2d2-svgi-cifar-10-0"].settings, "recipe": recipe}
+    found = classification.compute(settings, Place(tmp_path / "run", tmp_path))
+    assert 0 <= found["accuracy"] <= 100
+    assert 30 < found["auroc"] < 80  # 180 images, one epoch
