@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from experiments.small_figures import NAMES, result_of, small_cells, small_results
+from experiments.small_figures import NAMES, result_of, small_cells, small_results, smaller
 from r2d2net import data, nets
 from r2d2net.experiments import ARTEFACTS, SCALES, filters, hyperparameters
 from r2d2net.experiments.fitted_rows import BY_SVGI, fitted
@@ -140,6 +140,17 @@ def test_learning_curves_have_every_epoch():
         assert len(found["training"]) == len(found["validation"]) == 2
         assert found["validation"][-1] == pytest.approx(found["tried"][0]["validation"], rel=0.1)
         assert found["score"] == "nll"
+
+
+@pytest.mark.parametrize(
+    ("name", "score"), [("filters", None), ("learning-curves", "auroc"), ("hyperparameters", None)]
+)
+def test_the_paper_recipe_runs(name, score):
+    cells = {cell.key: cell for cell in ARTEFACTS[name].cells("paper", 1)}
+    cell = cells["base-s1-0" if name == "hyperparameters" else "r2d2-svgi-0"]
+    assert cell.settings["recipe"] == "paper"
+    settings = {**smaller(cell).settings, "factors": [1.0]}
+    assert result_of(name, cell._replace(settings=settings))["result"].get("score") == score
 
 
 def test_counts():

@@ -114,6 +114,10 @@ def test_epochs_that_r2d2_leads_are_counted():
     for one in whole.results:
         one["result"]["validation"] = [1.0, 3.0] if one["settings"]["row"] == "r2d2-svgi" else [2.0, 2.0]
     assert "in 1 of 2 epochs" in learning_curves.text(whole)
+    for one in whole.results:
+        one["result"]["score"] = "auroc"
+    (figure,) = learning_curves.draw(whole).values()
+    assert [ax.get_ylabel() for ax in figure.axes] == ["negative log likelihood, nats an image", "1 - AUROC"]
 
 
 def test_histogram_is_a_density():

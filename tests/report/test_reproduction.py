@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 from r2d2net import cli
 from r2d2net.errors import DataError
 from r2d2net.report.discrepancies import DISCREPANCIES
+from r2d2net.report.document import Document, Section, Text, to_html
 from r2d2net.report.flat_results import flat
 from r2d2net.report.index import write_reports
 from r2d2net.report.reproduction import report, write_report
@@ -103,6 +104,13 @@ def test_nothing_in_a_file_is_obeyed(tmp_path):
     assert "<script" not in page
     assert "&lt;script&gt;alert(1)&lt;/script&gt;" in page
     assert page.count("<img") == page.count('<img src="data:image/png;base64,')
+
+
+def test_html_in_a_text_is_shown_not_obeyed():
+    text = Text("<script>x</script> ![a](http://elsewhere/a.png) [b](javascript:c) **d**")
+    page = to_html(Document("a title", [Section("", [text])]))
+    assert not re.search(r"<script|<img|href=.javascript", page)
+    assert "<strong>d</strong>" in page
 
 
 def test_results_as_numbers(grid):

@@ -19,6 +19,7 @@ from r2d2net.experiments.regressions import OUR_TRAINING
 
 ROWS = ("mcd", "gauss-svi", "gauss-mfvi", "gauss-radial", "hs-svi", "sas-svi", "r2d2-svgi")
 
+REPLICATES: dict[Scale, int] = {"smoke": 1, "machine": 2, "paper": 5}
 SIZES: dict[Scale, dict[str, Any]] = {
     "smoke": {
         "train": 400,
@@ -67,7 +68,7 @@ def cells(scale: Scale, replicates: int | None = None) -> Sequence[Cell]:
                 **SIZES[scale],
             },
         )
-        for replicate in range(1 if replicates is None else replicates)
+        for replicate in range(REPLICATES[scale] if replicates is None else replicates)
         for row in ROWS
     ]
 

@@ -103,7 +103,7 @@ def draw(rows: Sequence[RateRow]) -> Figure:
         style = {
             "color": PALETTE[index % len(PALETTE)],
             "linestyle": ("-" if index < len(PALETTE) else "-.") if row.in_paper else (":", "--")[index % 2],
-            "linewidth": 3.2 if row.label.startswith("R2D2") else 1.5,
+            "linewidth": 4.0 if row.label.startswith("R2D2") else 1.5,
             "zorder": 2 if row.label.startswith("R2D2") else 3,  # where curves meet both are seen
             "label": row.label if row.in_paper else f"{row.label} *",
         }
