@@ -43,10 +43,10 @@ SIZES: dict[Scale, dict[str, Any]] = {
     "machine": {
         "train": 10_000,
         "test": 2_000,
-        "epochs": 8,
+        "epochs": 6,
         "batch_size": 128,
         "factors": [1.0, 0.3],
-        "draws": 50,
+        "draws": 20,
         "recipe": "ours",
         "method": {},
     },

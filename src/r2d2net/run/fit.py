@@ -53,8 +53,9 @@ def fit(
         epochs: Passes over the data.
         batch_size: Rows of a step; by default chosen from n. A DataLoader brings its own. HMC takes all rows at once.
         seed: Seed of everything random in the run.
-        validation: Share of the rows to hold out, or (x, y). The history then has a score for every epoch. In the end validation rows also correct the
-            learnt noise variance of a Gaussian likelihood, and so the width of intervals (see `run.calibration`).
+        validation: Share of the rows to hold out, or (x, y). The history then has a score for every epoch. In the end
+            validation rows also correct the learnt noise variance of a Gaussian likelihood, and so the width of
+            intervals (see `run.calibration`).
         patience: Stop when the score has not improved for so many epochs, and keep the epoch with the best score;
             needs validation. Without patience the last epoch is kept. Not for samplers, whose draws are of many epochs.
         score: "nll", the negative log predictive density of a validation row in the user's units; or, for classes,
