@@ -15,6 +15,7 @@ $(STAMP): pyproject.toml constraints.txt
 
 demo: setup
 	$(BIN)/r2d2net demo --out out/demo
+	$(BIN)/r2d2net reproduce simulation --scale smoke --out out/demo
 
 test: setup
 	$(BIN)/python -m pytest -n 2 --dist worksteal

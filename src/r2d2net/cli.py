@@ -117,6 +117,7 @@ def reproduce(
     from r2d2net.experiments.reproducing import reproduce as run
     from r2d2net.report.flat_results import HINT, has_parquet
     from r2d2net.report.reproduction import write_report
+    from r2d2net.report.terminal import first_table
 
     if show:
         for one, title in listing():
@@ -128,6 +129,9 @@ def reproduce(
     words = tuple(word for word in only.split(",") if word)
     request = Request(name, scale.value, replicates, words, workers, out, backend.value, address, variant)
     grid, watched = run(request, Console(stderr=True), quiet=quiet)
+    if not quiet:
+        for table in first_table(grid.folder):
+            Console().print(table)
     for path in write_report(grid.folder):
         typer.echo(f"wrote {path}")
     if not has_parquet():

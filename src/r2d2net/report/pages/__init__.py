@@ -17,6 +17,7 @@ from r2d2net.report.pages import (
     prediction_bands,
     prior_shapes,
     simulation,
+    uci,
     weight_densities,
 )
 from r2d2net.report.results import Found
@@ -44,4 +45,5 @@ PAGES: dict[str, Page] = {
     "filters": Page(filters.text, filters.draw),
     "learning-curves": Page(learning_curves.text, learning_curves.draw),
     "complexity": Page(complexity.text, complexity.draw),
+    "uci": Page(uci.text),
 }
