@@ -1,8 +1,4 @@
-"""A network under a row's prior, fitted by the row's algorithm with the settings of a cell.
-
-Besides the paper's rows there are rivals by the algorithm of R2D2-Net: else prior and algorithm would change together,
-and nobody could tell which of the two did it.
-"""
+"""A network under a row's prior, fitted by the row's algorithm with the settings of a cell."""
 
 from __future__ import annotations
 
@@ -16,7 +12,6 @@ from r2d2net.experiments.tuning import Tuned, tuned_fit
 from r2d2net.likelihoods import Categorical, Likelihood
 from r2d2net.model import AnyPrior, BayesianModel
 
-BY_SVGI = {"hs-svgi": "hs-svi", "gauss-svgi": "gauss-svi"}  # row -> the paper's row that has its prior
 PATIENCE = 5  # epochs without a better validation score after which the paper's simulations end
 
 Pairs = tuple[Tensor, Tensor]  # x and y
@@ -47,9 +42,9 @@ def fitted(
     """
     row: str = settings["row"]
     recipe, epochs = settings["recipe"], settings["epochs"]
-    method = method_by(recipe, "r2d2-svgi" if row in BY_SVGI else row, **settings["method"])
+    method = method_by(recipe, row, **settings["method"])
     if prior is None:
-        prior = prior_by(recipe, BY_SVGI.get(row, row), len(train[1]))
+        prior = prior_by(recipe, row, len(train[1]))
     if isinstance(likelihood, Categorical):
         options |= choice_by(recipe, method, epochs)
     elif recipe == "paper" and method.optimizes:

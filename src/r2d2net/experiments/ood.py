@@ -1,5 +1,7 @@
 """Tables "ood-mnist", "ood-cifar10" and "ood-drd": telling images of another kind by the uncertainty of ten methods.
 
+The horseshoe by SVGI is an eleventh row: rivals have the algorithm of R2D2-Net too.
+
 A LeNet is trained on one set, in-distribution images only, and its predictive entropy has to tell test images of that
 set from those of others. Figures have a direction, uncertain is outside; beside them stand those of the paper's
 convention, the larger of both directions of the draws' mean entropy (see `metrics.ood`). All sets come through the one
@@ -30,6 +32,7 @@ ROWS = (
     "gauss-mfvi",
     "gauss-radial",
     "hs-svi",
+    "hs-svgi",
     "sas-svi",
     "dpn",
     "edl",

@@ -43,7 +43,10 @@ ROWS = {
         Row("r2d2-sgmcmc", "R2D2", "SGMCMC"),
         Row("r2d2-sgld", "R2D2", "SGLD"),
         Row("r2d2-svgi", "R2D2", "SVGI"),
-        Row("adaptive-svgi", "Adaptive", "SVGI"),  # ours, in no table of the paper
+        # in no table of the paper: rivals by the algorithm of R2D2-Net, else prior and algorithm would change together
+        Row("gauss-svgi", "Gauss", "SVGI"),
+        Row("hs-svgi", "HS", "SVGI"),
+        Row("adaptive-svgi", "Adaptive", "SVGI"),  # ours
     )
 }
 

@@ -1,5 +1,7 @@
 """Table "simulation": test MSE and inference error of 11 rows on 3 scenarios with L = 0, 1, 2, 3 hidden layers.
 
+The horseshoe by SVGI is a twelfth row: rivals have the algorithm of R2D2-Net too.
+
 A first stage has Hamiltonian Monte Carlo find the oracle of each prior, scenario and depth, by chains that start where
 variational runs end; the rows are then judged on test rows and against the oracle: by the paper's distance of mean
 weights, and in function space. MSE is given beside that of the true function, of least squares and of the best constant
@@ -38,6 +40,7 @@ NAMES = (
     "sas-sgld",
     "hs-svi",
     "hs-sgmcmc",
+    "hs-svgi",
     "r2d2-sgmcmc",
     "r2d2-sgld",
     "r2d2-svgi",
