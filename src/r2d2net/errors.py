@@ -1,5 +1,7 @@
 """The exceptions of r2d2net: one root, typed children, messages that name argument, value and fix."""
 
+from numbers import Integral
+
 
 class R2D2NetError(Exception):
     """Root of every error that r2d2net raises on purpose."""
@@ -45,5 +47,5 @@ def require_whole(argument: str, value: object, least: int = 1) -> None:
     ...
     r2d2net.errors.ParameterError: epochs=2.5 is out of range: use a whole number from 1
     """
-    fits = isinstance(value, int) and not isinstance(value, bool) and value >= least
+    fits = isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= least
     require(fits, argument, repr(value), f"use a whole number from {least}")

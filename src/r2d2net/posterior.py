@@ -10,6 +10,7 @@ posterior.save("run")            and load("run", net) gets it back
 from __future__ import annotations
 
 from collections.abc import Iterator
+from numbers import Integral
 from pathlib import Path
 from typing import Any, Literal
 
@@ -84,6 +85,8 @@ class Posterior:
         It takes inputs and gives outputs in standardised units: ``posterior.units`` translates. Networks fitted with
         ``standardize=False`` work in the user's own. Deterministic parameters and buffers are the mean network's.
         """
+        if weights is not None and not (self.model.fixed or self.model.buffers()):
+            return self.model.state_dict(weights, weights[:0], {})
         center = self.running.center(self.state)
         return self._state_dict(center if weights is None else center._replace(weights=weights[None]), 0)
 
@@ -159,10 +162,10 @@ class Posterior:
         if draws == "mean":
             center = self.running.center(self.state)
             return self._forward(center, inputs, rows, vectorize), center.noise
-        fits = isinstance(draws, int) and draws >= 1
+        fits = isinstance(draws, Integral) and not isinstance(draws, bool) and draws >= 1
         require(fits, "draws", repr(draws), "use a whole number from 1, or 'mean'")
         available = self.running.available(self.state)
-        count = draws if available is None else min(draws, available)
+        count = int(draws) if available is None else min(int(draws), available)
         chunk = max(1, MEMORY // self.model.size)
         outputs, noises = [], []
         for drawn in self.running.draws(self.state, count, self._generator(seed, generator), at_once=chunk):

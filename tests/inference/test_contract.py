@@ -8,6 +8,7 @@ import r2d2net as rn
 from r2d2net import checkpoint, inference, nets
 from r2d2net.priors import (
     R2D2,
+    AdaptiveR2D2,
     DirichletLaplace,
     Gaussian,
     GeneralizedDoublePareto,
@@ -109,8 +110,9 @@ def test_an_algorithm_keeps_the_contract(algorithm, problem, tmp_path, killed_at
     alone = fit(algorithm, problem)
     before = torch.random.get_rng_state()
 
-    # killed twice, at a step whose checkpoint is there and one step later, and resumed
-    for steps in (2, 1):
+    # killed at a step whose checkpoint is there, one step later, and in the second of several runs; then resumed
+    several, per_run = method(algorithm).runs > 1, 4 * (1 if method(algorithm).full_batch else len(x) // 12)
+    for steps in (2, 1, per_run - 3 + 2) if several else (2, 1):
         live = killed_at(steps)
         with pytest.raises(Killed):
             fit(algorithm, problem, resume=tmp_path / "run", checkpoint_every=0)
@@ -151,6 +153,14 @@ def test_a_prior_suits_or_is_refused_in_one_line(algorithm, prior):
     with pytest.raises(rn.ParameterError, match=rf"^{algorithm} .*: .* use .*SVGI") as caught:
         fit(algorithm, problem, prior)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("prior", [prior for prior in PRIORS if not isinstance(prior, (AdaptiveR2D2, SpikeSlab))])
+def test_hmc_samples_weights_and_continuous_scales_together(prior):
+    net, likelihood, x, y = regression()
+    joint = inference.HMC(chains=1, max_tree_depth=2, scales="joint")
+    posterior = rn.fit(rn.BayesianModel(net, prior, likelihood), (x, y), joint, epochs=4, verbose=False)
+    assert torch.isfinite(posterior.sample(2)).all()
 
 
 @pytest.mark.parametrize("algorithm", sorted(CLASSES_ONLY))

@@ -160,3 +160,13 @@ def test_normal_means_with_the_r2d2_prior_agree_with_quadrature() -> None:
     found = [w[:, 0], w[:, 1], w[:, 0] ** 2, w[:, 1] ** 2, sampler.state.scales["weight"].xi.log().squeeze(1)]
     for sample, expected in zip(found, [*exact["w"], *exact["w2"], exact["log_xi"]], strict=True):
         assert abs(float((sample.mean() - expected) / (sample.std() / math.sqrt(chains)))) < 5
+
+
+@pytest.mark.parametrize("friction", [0.1, 0.4])
+def test_noise_of_batches_heats_as_the_docs_say(friction: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As lr -> 0 the variance grows by the share l N Var(g) / (2 T) (2 - f) / (2 f), by the Lyapunov equation."""
+    monkeypatch.setitem(globals(), "FRICTION", friction)
+    lr, spread = 1e-5, 3.0
+    still, heated = (stationary(lr, noise)[1][0, 0] for noise in (0.0, spread))
+    expected = lr * ROWS * spread**2 / (2 * TEMPERATURE) * (2 - friction) / (2 * friction)
+    assert heated / still - 1 == pytest.approx(expected, rel=0.01)

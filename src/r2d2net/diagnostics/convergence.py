@@ -1,7 +1,8 @@
 """Has a sampler arrived? R-hat and effective sample sizes of its draws, through arviz-stats.
 
     R-hat      how much wider the draws of all chains together spread than those of each chain: 1 in the limit, below
-               1.01 in practice (rank-normalised and split, so that it sees drift within a chain and heavy tails too)
+               1.01 in practice (rank-normalised and split, so that it sees drift within a chain and heavy tails too;
+               of a single chain, the halves are compared)
     ESS        so many independent draws would know the mean ("bulk") or the 5% and 95% quantiles ("tail") as well
 
 (Vehtari, Gelman, Simpson, Carpenter and Bürkner, 2021). Weights of a network are not identified: hidden units can trade
@@ -57,10 +58,14 @@ def of_predictions(posterior: Posterior | Sequence[Posterior], x: Any) -> Conver
         posterior: A posterior of stored draws (SGLD, SGHMC or HMC), or several, which are then chains of one.
         x: Inputs as in training.
     """
-    whole = _whole(posterior)
-    chains, draws = whole.state.weights.shape[:2]
-    samples = whole.predict(x, draws=chains * draws).samples  # all of them, in their order
-    return replace(diagnose(samples.unflatten(0, (chains, draws))), divergences=int(whole.state.divergences.sum()))
+    parts = _parts(posterior)
+    fewest = min(part.state.weights.shape[1] for part in parts)
+    predicted = []
+    for part in parts:  # each in its own units
+        chains, draws = part.state.weights.shape[:2]
+        samples = part.predict(x, draws=chains * draws).samples  # all of them, in their order
+        predicted.append(samples.unflatten(0, (chains, draws))[:, -fewest:])
+    return replace(diagnose(torch.cat(predicted)), divergences=_divergences(parts))
 
 
 def of_weights(posterior: Posterior | Sequence[Posterior], most: int | None = 1000) -> Convergence:
@@ -72,12 +77,12 @@ def of_weights(posterior: Posterior | Sequence[Posterior], most: int | None = 10
     """
     if most is not None:
         require_whole("most", most)
-    state = _whole(posterior).state
-    weights = state.weights
+    parts = _parts(posterior)
+    weights = merged([part.state for part in parts]).weights
     count = weights.shape[2]
     if most is not None and count > most:
         weights = weights[:, :, torch.linspace(0, count - 1, most, device=weights.device).long()]
-    return replace(diagnose(weights), divergences=int(state.divergences.sum()))
+    return replace(diagnose(weights), divergences=_divergences(parts))
 
 
 def diagnose(draws: Tensor) -> Convergence:
@@ -87,10 +92,12 @@ def diagnose(draws: Tensor) -> Convergence:
             f"draws has shape {tuple(draws.shape)}: (chains, draws, ...) with {LEAST_DRAWS} draws or more are needed"
         )
     stats, array = _array_stats(), draws.detach().cpu().double().numpy()
+    half = array.shape[1] // 2
+    compared = array if len(array) > 1 else np.concatenate([array[:, :half], array[:, -half:]])  # arviz wants two
     axes = {"chain_axis": 0, "draw_axis": 1}
     with np.errstate(invalid="ignore", divide="ignore"):  # of what does not vary
         found = (
-            stats.rhat(array, **axes),
+            stats.rhat(compared, **axes),
             stats.ess(array, method="bulk", **axes),
             stats.ess(array, method="tail", prob=(0.05, 0.95), **axes),
             stats.mcse(array, method="mean", **axes),
@@ -99,22 +106,28 @@ def diagnose(draws: Tensor) -> Convergence:
     return Convergence(rhat, bulk, tail, mcse)
 
 
-def _whole(posterior: Posterior | Sequence[Posterior]) -> Posterior:
-    """One posterior of all chains."""
+def _parts(posterior: Posterior | Sequence[Posterior]) -> list[Posterior]:
+    """Posteriors whose chains are compared."""
     parts = [posterior] if isinstance(posterior, Posterior) else list(posterior)
     if not parts:
         raise ParameterError("posterior=[] is out of range: give at least one posterior")
     for part in parts:
-        if not isinstance(part.state, CollectionState):
+        if not isinstance(part, Posterior):
+            raise ParameterError(f"posterior holds a {type(part).__name__}: give what fit returns")
+        is_ensemble = part.settings.get("algorithm", {}).get("type") == "DeepEnsemble"
+        if not isinstance(part.state, CollectionState) or is_ensemble:
             name = part.settings.get("algorithm", {}).get("type", "this algorithm")
             raise ParameterError(f"{name} has no chain of draws: R-hat and ESS are for SGLD, SGHMC and HMC")
-        if part.state.weights.shape[2] != parts[0].model.size:
-            raise ParameterError("the posteriors are of different networks: chains must be of one model")
-    first = parts[0]
-    if len(parts) == 1:
-        return first
-    state = merged([part.state for part in parts])
-    return Posterior(first.running, state, first.units, flat_target=first.flat_target, settings=first.settings)
+        same = part.state.weights.shape[2] == parts[0].model.size
+        if not same or type(part.model.likelihood) is not type(parts[0].model.likelihood):
+            raise ParameterError("the posteriors are of different models: chains must be of one")
+        if part.settings.get("data") != parts[0].settings.get("data"):
+            raise ParameterError("the posteriors are of different data: chains must be of one problem")
+    return parts
+
+
+def _divergences(parts: Sequence[Posterior]) -> int:
+    return sum(int(part.state.divergences.sum()) for part in parts)
 
 
 def _array_stats() -> Any:

@@ -15,8 +15,10 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
+from dataclasses import fields
 from typing import Any, ClassVar, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -56,6 +58,7 @@ class Running(ABC):
     """An algorithm bound to a model."""
 
     model: BayesianModel
+    draws_noise: bool = False  # whether the noise is part of the draws, and not to be corrected by validation rows
 
     @abstractmethod
     def init(self, y: Tensor, generator: torch.Generator, unit: Unit | None = None) -> Any:
@@ -121,6 +124,14 @@ class Method(ABC):
     def reader(self, model: BayesianModel, *, n: int, steps: int, inputs: int | None = None) -> Running:
         """What reads a finished run's state: the first of what `Running.finish` returns."""
         return self.build(model, n=n, steps=steps, inputs=inputs)
+
+
+def make_plain(settings: Method) -> None:
+    """Turn numpy's numbers among the settings into Python's own, which JSON can keep."""
+    for field in fields(settings):  # type: ignore[arg-type]
+        value = getattr(settings, field.name)
+        if isinstance(value, np.generic):
+            object.__setattr__(settings, field.name, value.item())  # frozen
 
 
 def require_priors(model: BayesianModel, allowed: tuple[type[AnyPrior], ...], method: str, reason: str) -> None:

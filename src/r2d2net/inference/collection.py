@@ -126,12 +126,14 @@ class Collection(Running):
 
     Args:
         model: The model.
-        has_mean: Whether the mean of the draws is a network of its own right. That of an ensemble is not: its members
-            are different solutions, and hidden units that do the same in two of them stand in different places.
+        has_mean: Whether the mean of a chain's draws is a network of its own right. That of an ensemble is not: its
+            members are different solutions, and hidden units that do the same in two of them stand in different places.
+            The same holds of several chains, unless the model is linear.
+        draws_noise: Whether the noise of the draws was drawn with them.
     """
 
-    def __init__(self, model: BayesianModel, *, has_mean: bool = True) -> None:
-        self.model, self.has_mean = model, has_mean
+    def __init__(self, model: BayesianModel, *, has_mean: bool = True, draws_noise: bool = False) -> None:
+        self.model, self.has_mean, self.draws_noise = model, has_mean, draws_noise
 
     def init(self, y: Tensor, generator: torch.Generator, unit: Unit | None = None) -> Any:
         raise TypeError("stored draws are of a run that is over: nothing starts here")
@@ -157,8 +159,12 @@ class Collection(Running):
             yield _taken(state, chunk)
 
     def center(self, state: CollectionState) -> Draws:
-        if not self.has_mean and self.available(state) > 1:
-            raise ParameterError("draws='mean': the mean weights of an ensemble's members are no network; use draws=5")
+        several = self.available(state) > 1 if not self.has_mean else state.weights.shape[0] > 1
+        if several and not self.model.is_linear:
+            raise ParameterError(
+                "the mean weights of several solutions (members, chains, cycles) are no network: predict with draws=5, "
+                "take single networks from posterior.state_dicts"
+            )
         return Draws(*(_mean(tensors) for tensors in (state.weights, state.fixed, state.buffers, state.noise)))
 
     def available(self, state: CollectionState) -> int:

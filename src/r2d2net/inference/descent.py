@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from r2d2net.errors import ParameterError, require, require_whole
-from r2d2net.inference.base import Method, Running
+from r2d2net.inference.base import Method, Running, make_plain
 from r2d2net.model import BayesianModel, Slot
 from r2d2net.priors import Gaussian
 
@@ -58,9 +58,10 @@ class Training(Method):
     autocast: Literal["bfloat16"] | None = None
 
     def __post_init__(self) -> None:
+        make_plain(self)
         for name in ("lr", "clip"):
             require_positive(name, getattr(self, name), optional=True)
-        require(0 <= self.temperature < math.inf, "temperature", self.temperature, "use 0 or a positive number")
+        require_from_zero("temperature", self.temperature)
         require_whole("sweep_every", self.sweep_every)
         require_one_of("schedule", self.schedule, ("cosine", "constant"))
         require_one_of("step_unit", self.step_unit, ("he", "one"))
@@ -177,6 +178,18 @@ def require_positive(name: str, value: object, *, optional: bool = False) -> Non
     # Python's own numbers: others, such as numpy's, could not be saved
     fits = isinstance(value, (int, float)) and 0 < value < math.inf
     require(fits or (optional and value is None), name, repr(value), "use a positive number, such as 0.1")
+
+
+def require_from_zero(name: str, value: object) -> None:
+    """Raise a one-line `ParameterError` unless ``value`` is zero or a positive number."""
+    fits = isinstance(value, (int, float)) and 0 <= value < math.inf
+    require(fits, name, repr(value), "use 0 or a positive number")
+
+
+def require_share(name: str, value: object, fix: str, *, ends: bool) -> None:
+    """Raise a one-line `ParameterError` unless ``value`` is between 0 and 1, or one of these."""
+    fits = isinstance(value, (int, float)) and (0 <= value <= 1 if ends else 0 < value < 1)
+    require(fits, name, repr(value), fix)
 
 
 def require_one_of(name: str, value: object, allowed: tuple[str, ...]) -> None:

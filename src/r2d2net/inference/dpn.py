@@ -25,8 +25,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from r2d2net.errors import require
-from r2d2net.inference.descent import Training, require_one_of, require_positive
+from r2d2net.inference.descent import Training, require_one_of, require_positive, require_share
 from r2d2net.inference.point import Point
 from r2d2net.likelihoods.base import Noise
 from r2d2net.likelihoods.dirichlet import Dirichlet, kl_dirichlet
@@ -59,7 +58,7 @@ class DPN(Training):
     def __post_init__(self) -> None:
         super().__post_init__()
         require_positive("precision", self.precision)
-        require(0 < self.smoothing < 1, "smoothing", self.smoothing, "use a share between 0 and 1, such as 0.1")
+        require_share("smoothing", self.smoothing, "use a share between 0 and 1, such as 0.1", ends=False)
         require_one_of("direction", self.direction, ("forward", "reverse"))
 
     def build(self, model: BayesianModel, *, n: int, steps: int, inputs: int | None = None) -> PriorNetwork:

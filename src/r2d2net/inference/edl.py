@@ -21,7 +21,6 @@ calibrated: the KL makes the risk an improper score, and one input with labels o
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Literal
 
@@ -29,8 +28,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from r2d2net.errors import require
-from r2d2net.inference.descent import Training, require_one_of
+from r2d2net.inference.descent import Training, require_from_zero, require_one_of, require_share
 from r2d2net.inference.point import Point
 from r2d2net.likelihoods.base import Noise
 from r2d2net.likelihoods.dirichlet import LINKS, Dirichlet, Link, kl_dirichlet
@@ -62,8 +60,8 @@ class EDL(Training):
         super().__post_init__()
         require_one_of("risk", self.risk, tuple(RISKS))
         require_one_of("evidence", self.evidence, tuple(LINKS))
-        require(0 <= self.penalty < math.inf, "penalty", self.penalty, "use 0 or a positive number")
-        require(0 <= self.rise <= 1, "rise", self.rise, "use a share of the steps, from 0 to 1")
+        require_from_zero("penalty", self.penalty)
+        require_share("rise", self.rise, "use a share of the steps, from 0 to 1", ends=True)
 
     def build(self, model: BayesianModel, *, n: int, steps: int, inputs: int | None = None) -> Evidential:
         likelihood = Dirichlet.in_place_of(model.likelihood, "EDL", link=self.evidence, base=1.0)

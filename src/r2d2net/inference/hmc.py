@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 
 from r2d2net.errors import ParameterError, require, require_whole
-from r2d2net.inference.base import Batch, Draws, Info, Method, Running
+from r2d2net.inference.base import Batch, Draws, Info, Method, Running, make_plain
 from r2d2net.inference.collection import Collection, CollectionState, Kept, collected, first, keep, no_draws, room_for
 from r2d2net.inference.coordinates import EXACT, Frame, GivenScales, JointScales
 from r2d2net.inference.descent import require_one_of, require_positive
@@ -64,6 +64,7 @@ class HMC(Method):
     start: Literal["he", "net"] = "he"
 
     def __post_init__(self) -> None:
+        make_plain(self)
         for name in ("burn_in", "target_accept"):
             value = getattr(self, name)
             fits = isinstance(value, (int, float)) and 0 < value < 1
@@ -82,7 +83,7 @@ class HMC(Method):
         return Chain(self, model, n=n, steps=steps)
 
     def reader(self, model: BayesianModel, *, n: int, steps: int, inputs: int | None = None) -> Running:
-        return Collection(model)
+        return Collection(model, draws_noise=True)
 
 
 class HMCState(NamedTuple):
@@ -103,6 +104,11 @@ class Chain(Running):
     def __init__(self, settings: HMC, model: BayesianModel, *, n: int, steps: int) -> None:
         require_pyro()
         warm_up = round(settings.burn_in * steps)
+        if warm_up == 0:
+            raise ParameterError(
+                f"burn_in={settings.burn_in} of {steps} transitions leaves none to learn the step size from: "
+                "use more epochs"
+            )
         self.planned = (steps - warm_up) // settings.thin
         if self.planned == 0:
             raise ParameterError(
@@ -114,7 +120,7 @@ class Chain(Running):
                 f"HMC needs a prior on every parameter, and {model.fixed[0].name!r} has none: give BayesianModel "
                 "norm=Gaussian(1.0) for normalisation layers, bias=Gaussian(1.0) for biases"
             )
-        self.settings, self.model, self.collection = settings, model, Collection(model)
+        self.settings, self.model, self.collection = settings, model, Collection(model, draws_noise=True)
         self.nuts = NutsSettings(warm_up, settings.target_accept, settings.max_tree_depth)
         self.coordinates = JointScales(model) if settings.scales == "joint" else GivenScales(model)
 

@@ -12,7 +12,8 @@ Step sizes are l_j = lr P_j: a step moves a weight by l_j g_j. The metric P is 1
     P_j = u_j / sqrt(q_j + mean of q over the tensor),      q_j a running mean of g_j^2,      u_j He's deviation,
 
 learnt only while no draws are kept (Springenberg et al., 2016): those are of a chain with a constant metric, which
-has the same target. The batches' own noise is not corrected for; it adds l_j N Var(g_j) / 2 to the temperature.
+has the same target. The batches' own noise is not corrected for: as l_j -> 0 it adds l_j N Var(g_j) / 2 to the
+temperature of SGLD, and (2 - f) / (2 f) times that to SGHMC's of friction f.
 
 A `Kernel` is what a step does. A method may explore by one, before draws are kept, and sample by another; `Timetable`
 says when.
@@ -98,7 +99,11 @@ class Sampling(Training):
         return self.chains
 
     def reader(self, model: BayesianModel, *, n: int, steps: int, inputs: int | None = None) -> Running:
-        return Collection(model)
+        return Collection(model, has_mean=self.has_mean(model))
+
+    def has_mean(self, model: BayesianModel) -> bool:
+        """Whether the mean of a chain's draws is a network: cycles find several solutions."""
+        return model.is_linear or (self.cycles or 1) == 1
 
 
 class LangevinState(NamedTuple):
@@ -161,6 +166,10 @@ class Langevin(Descent):
         super().__init__(settings, model, n=n, steps=steps, inputs=inputs)
         self.exploring, self.sampling, self.names = exploring, sampling, tuple(coefficients)
         self.beta = settings.temperature / n
+        if settings.cycles is not None and settings.cycles > steps // 2:
+            raise ParameterError(
+                f"cycles={settings.cycles} of {steps} steps: a cycle needs two or more, use fewer cycles"
+            )
         self.times = Timetable(steps, settings.cycles, settings.burn_in, settings.schedule == "cosine")
         self.learns_metric = settings.preconditioner == "rms"
         if self.learns_metric and self.times.exploring == 0:
@@ -179,9 +188,7 @@ class Langevin(Descent):
         # for a step's noise: fresh pages would cost more than what is done in them
         self.room = torch.empty(model.size, dtype=model.dtype, device=model.device)
         self.hierarchical = any(not isinstance(slot.prior, Gaussian) for slot in model.bayesian)
-        self.period = settings.sweep_every  # of refreshes; without scales they follow step size and metric alone
-        if not self.hierarchical:
-            self.period = max(self.period, min(LONGEST_PERIOD, self.times.length // REFRESHES))
+        self.period = max(1, min(LONGEST_PERIOD, self.times.length // REFRESHES))
 
     def default_lr(self) -> float:
         if self.settings.preconditioner == "none":
@@ -191,10 +198,13 @@ class Langevin(Descent):
     def learning_rate(self, t: int) -> float:
         return self.largest_step * self.times.step_size(t)
 
+    def sweeps(self, t: int) -> bool:
+        """Whether the scales are refreshed at step t."""
+        return self.hierarchical and (self.times.starts(t) or (t - 1) % self.settings.sweep_every == 0)
+
     def is_due(self, t: int) -> bool:
-        """Whether scales and coefficients are refreshed at step t."""
-        changes = self.hierarchical or self.times.explores(t) or self.settings.cycles is not None
-        return self.times.starts(t) or (changes and (t - 1) % self.period == 0)
+        """Whether coefficients are refreshed at step t: with the scales, and as step size and metric change."""
+        return self.sweeps(t) or self.times.starts(t) or (self.times.explores(t) and (t - 1) % self.period == 0)
 
     # --- start
 
@@ -241,7 +251,7 @@ class Langevin(Descent):
         kernel = self.exploring if explores else self.sampling
         # diverged weights have no scales
         if self.is_due(t) and bool(torch.isfinite(nll + state.weights.sum())):
-            if self.hierarchical:
+            if self.sweeps(t):
                 self.refresh_all(state.scales, state.precision, state.weights, state.weights, state.weights, generator)
             kernel.prepare(state, self._steps(state, lr), self.beta)
             if explores and self.settings.cycles is not None:
@@ -294,17 +304,20 @@ class Langevin(Descent):
         self, state: LangevinState, n: int, generator: torch.Generator | None = None, at_once: int | None = None
     ) -> Iterator[Draws]:
         """Of those that are kept; as long as none is, the present one."""
-        return Collection(self.model).draws(self._so_far(state), n, generator, at_once)
+        return self._collection().draws(self._so_far(state), n, generator, at_once)
 
     def center(self, state: LangevinState) -> Draws:
-        return Collection(self.model).center(self._so_far(state))
+        return Collection(self.model).center(self._so_far(state))  # for the run's own eyes: has it diverged?
 
     def available(self, state: LangevinState) -> int:
         return max(1, int(state.kept.number))
 
     def finish(self, state: LangevinState) -> tuple[Running, CollectionState]:
         kept = first(state.kept.draws, int(state.kept.number))
-        return Collection(self.model), collected(state.step, kept)
+        return self._collection(), collected(state.step, kept)
+
+    def _collection(self) -> Collection:
+        return Collection(self.model, has_mean=self.settings.has_mean(self.model))
 
     def _here(self, state: LangevinState) -> Draws:
         return Draws.sharing(state.weights[None], state.fixed, state.buffers, state.noise)

@@ -31,7 +31,7 @@ class Gaussian(Likelihood):
     The maximum of the ELBO over s^2 is the mean of E_q (y - f)^2 over the data. A running mean of squared residuals
     under the sampled weights follows it without a learning rate of its own.
 
-    Samplers draw s^2 under the prior s ~ C+(0, 1), in units of the target as the network sees it. One that is not
+    HMC draws s^2 under the prior s ~ C+(0, 1), in units of the target as the network sees it. One that is not
     proper, such as 1 / s^2, would not do: where the network can pass through all targets the marginal likelihood of
     s^2 tends to a constant as s^2 falls to zero, so that the posterior would have infinite mass there.
     """

@@ -222,7 +222,7 @@ def _tensor(value: Any, name: str, device: torch.device, dtype: torch.dtype) -> 
         except ValueError as error:
             raise DataError(f"{name} is no array of numbers: {error}") from error
         if array.dtype.kind not in "biuf":
-            raise DataError(f"{name} has dtype {array.dtype}: numbers are needed")
+            raise DataError(f"{name} has dtype {array.dtype}: numbers are needed (classes as 0, ..., K - 1)")
         tensor = torch.from_numpy(np.require(array, requirements=["C", "W"]))
     if tensor.is_floating_point():
         _require_digits(tensor, name, dtype)

@@ -14,6 +14,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
+from itertools import zip_longest
 from pathlib import Path
 from statistics import fmean as mean
 from typing import Any, Literal, NamedTuple
@@ -119,8 +120,9 @@ def _together(plans: Sequence[Plan], folder: Path, jobs: int | None, verbose: bo
     state = with_noise_of_validation(running, merged([posterior.state for posterior in parts]), prepared)
     settings, flat_target = plans[0].settings, prepared.flat_target
     history = [
-        {name: mean(one[name] for one in together) for name in together[0]}
-        for together in zip(*(posterior.history for posterior in parts), strict=True)
+        {name: mean(one[name] for one in there if name in one) for name in there[0]}
+        for together in zip_longest(*(posterior.history for posterior in parts))
+        if (there := [one for one in together if one is not None])  # of the runs that have not stopped yet
     ]
     return Posterior(running, state, prepared.units, flat_target=flat_target, history=history, settings=settings)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from numbers import Integral
 from pathlib import Path
 from typing import Any, Literal
 
@@ -9,7 +10,7 @@ from torch.utils.data import DataLoader, Dataset
 
 from r2d2net import inference
 from r2d2net.errors import ParameterError, require, require_whole
-from r2d2net.inference import SVGI, Method
+from r2d2net.inference import SVGI, DeepEnsemble, Method
 from r2d2net.likelihoods import Bernoulli, Categorical
 from r2d2net.model import BayesianModel
 from r2d2net.posterior import Posterior
@@ -55,7 +56,7 @@ def fit(
         seed: Seed of everything random in the run.
         validation: Share of the rows to hold out, or (x, y). The history then has a score for every epoch. In the end
             validation rows also correct the learnt noise variance of a Gaussian likelihood, and so the width of
-            intervals (see `run.calibration`).
+            intervals (see `run.calibration`); not HMC's, whose draws have their own.
         patience: Stop when the score has not improved for so many epochs, and keep the epoch with the best score;
             needs validation. Without patience the last epoch is kept. Not for samplers, whose draws are of many epochs.
         score: "nll", the negative log predictive density of a validation row in the user's units; or, for classes,
@@ -86,7 +87,7 @@ def fit(
             require_whole(name, value)
     require_whole("epochs", epochs)
     require_whole("restarts", restarts)
-    require(isinstance(seed, int), "seed", repr(seed), "use a whole number")
+    require(isinstance(seed, Integral), "seed", repr(seed), "use a whole number")
     if not isinstance(model, BayesianModel):
         raise ParameterError(f"model is a {type(model).__name__}: wrap the network in r2d2net.BayesianModel")
     method = _method(algorithm)
@@ -119,6 +120,9 @@ def fit(
     if method.full_batch:
         batch_size = _all_rows(data, batch_size, type(method).__name__)
     prepared = prepare(model, data, batch_size, int(seed), validation, n, standardize)
+    from_net = isinstance(method, DeepEnsemble) and method.members > 1 and method.start == "net"
+    if from_net and prepared.batches.per_epoch() == 1:
+        raise ParameterError("start='net' with all rows in one batch trains equal members: use start='he'")
     common = {
         "network": network_text(model),
         "epochs": int(epochs),

@@ -109,7 +109,7 @@ def validation_score(running: Running, state: Any, prepared: Prepared, draws: in
 
 def with_noise_of_validation(running: Running, state: Any, prepared: Prepared) -> Any:
     """The state with the noise variance that the validation rows tell, if there are any and noise is learnt."""
-    if prepared.validation is None or not running.model.likelihood.learns_noise:
+    if prepared.validation is None or not running.model.likelihood.learns_noise or running.draws_noise:
         return state
     predicted, target = _predict_validation(running, state, prepared, FINAL_DRAWS)
     assert isinstance(predicted, Regression)

@@ -67,7 +67,7 @@ def input_relevance(
     generator = torch.Generator().manual_seed(seed)
     before = posterior.outputs(table, draws, seed=seed)  # (draws, rows, outputs)
     variance = before.var(1, correction=0).sum(-1).clamp(min=torch.finfo(before.dtype).tiny)
-    shares = before.new_zeros(table.shape[1], draws)
+    shares = before.new_zeros(table.shape[1], len(before))
     for i, share in enumerate(shares):
         for _ in range(shuffles):
             shuffled = table.clone()
