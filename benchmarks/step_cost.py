@@ -1,6 +1,6 @@
 """What a step of every algorithm costs, as a ratio to a step of plain training in the same run.
 
-    python benchmarks/step_cost.py  [--rounds 21] [--steps 32] [--only SGLD SGHMC] [--out out/bench]
+    python benchmarks/step_cost.py  [--rounds 15] [--steps 32] [--only SGLD SGHMC] [--out out/bench]
 
 Plain training is torch's own: forward, cross-entropy, backward, Adam, the loss read as a number. MLP 784-400-400-10 and
 LeNet, runs of 20 epochs of 60,000 rows in batches of 128, one thread, default settings, Gaussian priors, and R2D2 where
@@ -135,7 +135,7 @@ def steady_memory() -> None:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=21, help="timed rounds (default 21)")
+    parser.add_argument("--rounds", type=int, default=15, help="timed rounds (default 15)")
     parser.add_argument("--steps", type=int, default=32, help="steps of a round: refreshes are up to 32 apart")
     parser.add_argument("--only", nargs="+", default=[], choices=ALGORITHMS, help="these algorithms alone")
     parser.add_argument("--out", type=Path, default=Path("out/bench"), help="folder for the numbers")
