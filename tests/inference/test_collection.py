@@ -166,9 +166,7 @@ def test_a_prediction_has_each_member_once_with_its_own_noise_and_buffers():
             output = own(posterior.units.inputs(X[:5]))[:, 0]
         unit = posterior.units.y
         torch.testing.assert_close(prediction.samples[i], unit.center + unit.scale * output, rtol=1e-4, atol=1e-5)
-    with pytest.raises(
-        rn.ParameterError, match=r"^draws='mean': the mean weights of an ensemble's members are no network"
-    ):
+    with pytest.raises(rn.ParameterError, match=r"^the mean weights of several solutions .* are no network"):
         posterior.predict(X, draws="mean")
 
 

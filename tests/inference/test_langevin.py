@@ -35,7 +35,8 @@ def positions(settings, steps, prior=None, seed=0):
         path.append(state.weights.clone())
     reader, final = running.finish(state)
     assert reader.available(final) == running.available(state) == int(state.kept.number)
-    assert torch.equal(running.center(state).weights, reader.center(final).weights)
+    if settings.cycles is None:
+        assert torch.equal(running.center(state).weights, reader.center(final).weights)
     return torch.stack(path), final.weights[0]
 
 

@@ -50,7 +50,7 @@ def test_noise_follows_the_fit_within_about_an_epoch():
     assert np.isclose(residual, 0.5, rtol=0.1)
 
 
-@pytest.mark.parametrize("value", ["0.1", np.float32(0.1), -1.0, float("nan")], ids=repr)
+@pytest.mark.parametrize("value", ["0.1", np.array([0.1]), -1.0, float("nan")], ids=repr)
 def test_step_sizes_are_positive_numbers_that_can_be_saved(value):
     with pytest.raises(rn.errors.ParameterError, match=r"^lr=.* is out of range: use a positive number"):
         rn.inference.SVGI(lr=value)

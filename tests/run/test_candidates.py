@@ -65,7 +65,7 @@ def test_the_least_validation_score_is_returned_and_restart_0_is_the_single_run(
 
 
 def test_restart_0_is_the_single_run_to_the_bit(monkeypatch):
-    monkeypatch.setattr(runs, "score", lambda running, state, prepared, draws: float(state.step > 0))  # a tie
+    monkeypatch.setattr(runs, "validation_score", lambda running, state, *_: float(state.step > 0))  # a tie
     chosen = fit(restarts=2, validation=0.2, patience=None)
     assert chosen.settings["restart"] == 0
     assert same(chosen, fit(validation=0.2))
@@ -135,7 +135,7 @@ def test_a_run_that_fails_is_out(monkeypatch, tmp_path):
         fit(restarts=2, resume=tmp_path)
     failing.clear()
     fit(restarts=2, resume=tmp_path)
-    monkeypatch.setattr(runs, "score", lambda *_: math.nan)
+    monkeypatch.setattr(runs, "validation_score", lambda *_: math.nan)
     with pytest.raises(DivergenceError, match=r"^all 2 runs failed; the first: its validation score is nan$"):
         fit(restarts=2)
 
