@@ -69,3 +69,14 @@ def test_tables_are_inputs_in_fit_and_in_predict(fitted):
     assert torch.equal(by_table.predict(table, 3).samples, by_table.predict(X, 3).samples)
     with pytest.raises(rn.errors.DataError, match=r"^x of type DataFrame is no array of numbers"):
         by_table.predict(table.assign(a="high"))
+
+
+@pytest.mark.parametrize("algorithm", ["svgi", "map", "sghmc"])
+def test_a_float64_network_with_learnt_noise_is_saved_and_loaded(algorithm, tmp_path):
+    g = torch.Generator().manual_seed(0)
+    x = torch.randn(40, 2, generator=g, dtype=torch.float64)
+    net = torch.nn.Linear(2, 1, dtype=torch.float64)
+    model = rn.BayesianModel(net, rn.priors.Gaussian())
+    posterior = rn.fit(model, (x, x[:, 0]), algorithm, epochs=4, verbose=False)
+    posterior.save(tmp_path)
+    assert torch.equal(rn.load(tmp_path, net).predict(x).mean, posterior.predict(x).mean)

@@ -101,7 +101,8 @@ class Running(ABC):
     def restore(self, saved: Tensors) -> Any:
         """The state that a file's tensors are."""
         device = self.model.device
-        template = self.init(torch.zeros(1, 1, device=device), torch.Generator(device).manual_seed(0))
+        target = torch.zeros(1, 1, dtype=self.model.dtype, device=device)
+        template = self.init(target, torch.Generator(device).manual_seed(0))
         # how many noise variances there are, the data know
         return unflatten(template, saved, any_shape=lambda name: "noise" in name.split("/"))
 

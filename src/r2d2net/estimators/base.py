@@ -1,0 +1,203 @@
+"""What regressor and classifier share: a Bayesian perceptron behind scikit-learn's conventions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from numbers import Integral
+from pathlib import Path
+from typing import Any, Self
+
+import joblib
+import numpy as np
+import torch
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted, validate_data
+from torch import Tensor, nn
+
+from r2d2net.errors import CheckpointError, ParameterError, require, require_whole
+from r2d2net.estimators import storage
+from r2d2net.estimators.choices import epochs_for, method_of, prior_of, seed_of
+from r2d2net.estimators.double_posterior import DoublePosterior
+from r2d2net.likelihoods import Likelihood
+from r2d2net.model import BayesianModel
+from r2d2net.nets import mlp
+from r2d2net.posterior import load
+from r2d2net.prediction import Prediction
+from r2d2net.run.fit import fit
+from r2d2net.run.global_generator import lent_generator
+from r2d2net.shrinkage import Relevance, input_relevance
+
+BLOCK = 10_000  # rows predicted at a time: the draws of all rows at once would not fit
+RELEVANCE_ROWS, RELEVANCE_DRAWS, SHUFFLES = 500, 50, 2
+NORMAL_WIDTH = 3.2897  # of the central 90% interval of a normal law, in standard deviations
+
+
+class BayesianPerceptron(BaseEstimator):
+    """Parameters, fitting, relevance of inputs, saving. See the subclasses."""
+
+    _relevance: Relevance | None
+    _rows: np.ndarray | None  # training rows by which the relevance is to be worked out
+
+    def __init__(
+        self,
+        hidden: Any = (50, 50),
+        *,
+        activation: str = "relu",
+        prior: Any = "r2d2",
+        algorithm: Any = "svgi",
+        epochs: int | None = None,
+        batch_size: int | None = None,
+        validation: float | None = None,
+        patience: int | None = None,
+        restarts: int = 1,
+        draws: int = 100,
+        random_state: Any = None,
+        n_jobs: int | None = None,
+        device: Any = None,
+        verbose: bool = False,
+    ) -> None:
+        self.hidden = hidden
+        self.activation = activation
+        self.prior = prior
+        self.algorithm = algorithm
+        self.epochs = epochs
+        self.batch_size = batch_size
+        self.validation = validation
+        self.patience = patience
+        self.restarts = restarts
+        self.draws = draws
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+        self.device = device
+        self.verbose = verbose
+
+    @property
+    def relevance_(self) -> Relevance:
+        """How much the network uses each input: posterior mean, 90% interval, whether it is kept.
+
+        Worked out when first asked for, on up to 500 of the training rows (see `r2d2net.shrinkage.input_relevance`),
+        which the estimator keeps until then; `save` writes the relevance, and no rows.
+        """
+        check_is_fitted(self, "posterior_")
+        if self._relevance is None:
+            rows = torch.tensor(self._rows)  # a copy: joblib may have mapped them from a file, not to be written
+            draws = min(RELEVANCE_DRAWS, self.draws)
+            found = input_relevance(self.posterior_, rows, draws=draws, shuffles=SHUFFLES, seed=self._seed)
+            self._relevance = Relevance(*(part.cpu() for part in found))
+            self._rows = None
+        return self._relevance
+
+    @property
+    def feature_importances_(self) -> np.ndarray:
+        """Posterior mean of each input's relevance, the share of the output's variance that goes when it is shuffled.
+
+        Interactions count for each partner, so the sum may be more than 1.
+        """
+        return self.relevance_.mean.double().numpy()
+
+    @property
+    def feature_importances_std_(self) -> np.ndarray:
+        """Standard deviation of each input's relevance, by its 90% interval: that of the normal law of this width."""
+        return (self.relevance_.high - self.relevance_.low).double().numpy() / NORMAL_WIDTH
+
+    def save(self, folder: str | Path) -> Path:
+        """Save the fitted estimator into a folder, as safetensors and JSON without pickles; `load` reads it."""
+        check_is_fitted(self, "posterior_")
+        names = getattr(self, "feature_names_in_", None)
+        content = {
+            "estimator": type(self).__name__,
+            "parameters": storage.plain_parameters(self.get_params(deep=False)),
+            "seed": self._seed,
+            "network": self._network,
+            "n_features_in": self.n_features_in_,
+            "feature_names_in": None if names is None else names.tolist(),
+            "relevance": {name: part.tolist() for name, part in self.relevance_._asdict().items()},
+            **self._own_state(),
+        }
+        self.posterior_.save(folder)
+        return storage.write(Path(folder), content).parent
+
+    @classmethod
+    def load(cls, folder: str | Path, *, device: Any = None) -> Self:
+        """The estimator that `save` saved, on its own device or another."""
+        content = storage.read(Path(folder), cls.__name__)
+        try:
+            parameters = storage.parameters_from(content["parameters"])
+            estimator = cls(**parameters if device is None else {**parameters, "device": device})
+            estimator._seed, estimator._network = content["seed"], content["network"]
+            estimator.n_features_in_ = content["n_features_in"]
+            if content["feature_names_in"] is not None:
+                estimator.feature_names_in_ = np.array(content["feature_names_in"], dtype=object)
+            found = {name: torch.tensor(values) for name, values in content["relevance"].items()}
+            estimator._relevance, estimator._rows = Relevance(**found), None
+            estimator._restore_own(content)
+            net = build(estimator._network, estimator._seed, estimator.device)
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            reason = f"{type(error).__name__}: {error}"
+            raise CheckpointError(f"{folder} holds no {cls.__name__} of this version of r2d2net: {reason}") from error
+        estimator.posterior_ = load(folder, net)
+        return estimator
+
+    def _own_state(self) -> dict[str, Any]:
+        """What a subclass saves besides."""
+        return {}
+
+    def _restore_own(self, content: dict[str, Any]) -> None:
+        """Get back what `_own_state` saved."""
+
+    def _fit(self, X: np.ndarray, y: np.ndarray, outputs: int, likelihood: Likelihood) -> Self:
+        """Fit to checked arrays; where that fails the estimator stays what it was."""
+        require_whole("draws", self.draws)
+        if self.batch_size is not None:
+            require_whole("batch_size", self.batch_size)
+        prior, method, seed = prior_of(self.prior), method_of(self.algorithm), seed_of(self.random_state)
+        network = {"inputs": X.shape[1], "hidden": widths_of(self.hidden), "outputs": outputs}
+        network["activation"] = self.activation
+        posterior = fit(
+            BayesianModel(build(network, seed, self.device), prior, likelihood),
+            (X, y),
+            method,
+            epochs=epochs_for(len(X), self.batch_size, method) if self.epochs is None else self.epochs,
+            batch_size=self.batch_size,
+            seed=seed,
+            validation=self.validation,
+            patience=self.patience,
+            prior="auto" if prior is None else None,
+            restarts=self.restarts,
+            jobs=joblib.effective_n_jobs(self.n_jobs),
+            verbose=bool(self.verbose),
+        )
+        order = torch.randperm(len(X), generator=torch.Generator().manual_seed(seed))
+        self.posterior_, self._network, self._seed = posterior, network, seed
+        self._relevance, self._rows = None, X[order[:RELEVANCE_ROWS].numpy()]
+        return self
+
+    def _predictions(self, X: Any) -> Iterator[Prediction]:
+        """Predictions of the rows, a block at a time; the draws of the network are the same for all."""
+        check_is_fitted(self, "posterior_")
+        checked = validate_data(self, X, reset=False, dtype=np.float64)
+        posterior = DoublePosterior(self.posterior_)
+        for start in range(0, len(checked), BLOCK):
+            yield posterior.predict(checked[start : start + BLOCK], self.draws, seed=self._seed)
+
+
+def joined(blocks: list[Tensor]) -> np.ndarray:
+    """Tensors of consecutive rows as one array."""
+    return torch.cat(blocks).cpu().numpy()
+
+
+def widths_of(hidden: Any) -> list[Any]:
+    """Widths of the hidden layers as plain numbers; one number is one layer."""
+    several = isinstance(hidden, (Sequence, np.ndarray)) and not isinstance(hidden, str)
+    require(several or isinstance(hidden, Integral), "hidden", repr(hidden), "use widths, such as (50, 50)")
+    return [int(width) if isinstance(width, Integral) else width for width in (hidden if several else (hidden,))]
+
+
+def build(network: dict[str, Any], seed: int, device: Any) -> nn.Module:
+    """The plain network; torch's global generator is left as it was."""
+    try:
+        place = torch.device("cpu" if device is None else device)
+    except RuntimeError as error:
+        raise ParameterError(f"device={device!r} is no device: use 'cpu' or 'cuda'") from error
+    with lent_generator(seed, torch.device("cpu")):
+        return mlp(**network).to(place, torch.float32)

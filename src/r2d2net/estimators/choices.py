@@ -1,0 +1,82 @@
+"""What the estimators' parameters stand for: priors and algorithms by name, epochs by the number of rows, seeds."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+from sklearn.utils import check_random_state
+
+from r2d2net import inference, priors
+from r2d2net.errors import ParameterError, require
+from r2d2net.inference import Method
+from r2d2net.model import AnyPrior
+from r2d2net.priors import ScaleMixturePrior
+from r2d2net.run.batches import default_batch_size
+
+PRIORS: dict[str, Callable[[], AnyPrior]] = {
+    "r2d2": priors.R2D2,
+    "adaptive": priors.R2D2.adaptive,
+    "paper": priors.R2D2.paper,
+    "gaussian": priors.Gaussian,
+    "horseshoe": priors.Horseshoe,
+    "horseshoe+": priors.HorseshoePlus,
+    "spike-and-slab": priors.SpikeSlab,
+    "dirichlet-laplace": priors.DirichletLaplace,
+    "double-pareto": priors.GeneralizedDoublePareto,
+}
+ALGORITHMS: dict[str, Callable[[], Method]] = {name.lower(): getattr(inference, name) for name in inference.ALGORITHMS}
+
+STEPS, LEAST_EPOCHS, MOST_EPOCHS = 1000, 20, 300
+TRANSITIONS = 300  # of an algorithm that sees all rows in every step
+LARGEST_SEED = 2**32 - 1  # as scikit-learn has it
+
+
+def prior_of(prior: Any) -> AnyPrior | None:
+    """The prior that the parameter names or is; None where validation is to choose it ("auto").
+
+    >>> prior_of("horseshoe")
+    Horseshoe(scale=1.0, global_scale=1.0)
+    """
+    return None if isinstance(prior, str) and prior == "auto" else _named("prior", prior, PRIORS, ScaleMixturePrior)
+
+
+def method_of(algorithm: Any) -> Method:
+    """The algorithm that the parameter names or is."""
+    return _named("algorithm", algorithm, ALGORITHMS, Method)
+
+
+def epochs_for(rows: int, batch_size: int | None, method: Method) -> int:
+    """Passes over so many rows that make about 1,000 steps, at least 20 and at most 300.
+
+    >>> [epochs_for(n, None, inference.SVGI()) for n in (100, 1000, 10_000, 1_000_000)]
+    [300, 143, 26, 20]
+    """
+    if method.full_batch:
+        return TRANSITIONS
+    batches = max(1, rows // (batch_size or default_batch_size(rows)))
+    return min(MOST_EPOCHS, max(LEAST_EPOCHS, math.ceil(STEPS / batches)))
+
+
+def seed_of(random_state: Any) -> int:
+    """A number is the seed itself, a RandomState gives its next one, None a fresh one from the operating system."""
+    if random_state is None:
+        return int(np.random.SeedSequence().generate_state(1)[0])
+    if isinstance(random_state, Integral):
+        seed = int(random_state)
+        require(0 <= seed <= LARGEST_SEED, "random_state", seed, f"use a whole number from 0 to {LARGEST_SEED}")
+        return seed
+    return int(check_random_state(random_state).randint(np.iinfo(np.int32).max))
+
+
+def _named(argument: str, value: Any, known: Mapping[str, Callable[[], Any]], kind: type) -> Any:
+    if isinstance(value, str) and value.lower() in known:
+        return known[value.lower()]()
+    if not isinstance(value, kind):
+        names = ", ".join([*known, "auto"] if argument == "prior" else known)
+        shown = f"the class {value.__name__}" if isinstance(value, type) else repr(value)
+        raise ParameterError(f"{argument}={shown} is no {argument}: use one of {names}, or an object of that kind")
+    return value

@@ -1,0 +1,86 @@
+"""`R2D2Regressor`: a Bayesian perceptron with a shrinkage prior, for continuous targets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Self
+
+import numpy as np
+from sklearn.base import RegressorMixin
+from sklearn.utils.validation import validate_data
+
+from r2d2net.estimators.base import BayesianPerceptron, joined
+from r2d2net.likelihoods import Gaussian
+from r2d2net.prediction import Regression
+
+
+class R2D2Regressor(RegressorMixin, BayesianPerceptron):
+    """Regression by a Bayesian neural network that says how sure it is and which inputs it uses.
+
+    Inputs and targets are standardised inside; there is no need of a scaler. Targets may have several columns.
+
+    Args:
+        hidden: Widths of the hidden layers; ``()`` is a linear model.
+        activation: Name of the activation.
+        prior: Of the weights: "r2d2", "adaptive" (learns its own sparsity and scale), "auto" (two adaptive priors, of
+            which validation chooses), "paper", "gaussian", "horseshoe", "horseshoe+", "spike-and-slab",
+            "dirichlet-laplace", "double-pareto", or an object of `r2d2net.priors`.
+        algorithm: "svgi" or another name of `r2d2net.inference`, or an object of it, such as ``SGHMC(chains=4)``.
+            "map", "mcdropout" and "deepensemble" need ``prior="gaussian"``.
+        epochs: Passes over the rows; by default what makes about 1,000 steps, from 20 to 300.
+        batch_size: Rows of a step; by default chosen from the number of rows.
+        validation: Share of the rows to hold out. They correct the noise variance, and so the width of intervals.
+        patience: Stop when held-out rows have not been predicted better for so many epochs; needs ``validation``.
+        restarts: Fits from so many starts, of which held-out rows choose the best.
+        draws: Networks drawn from the posterior for a prediction.
+        random_state: Seed of everything random, a RandomState that gives one, or None for a fresh one at each fit.
+            Predictions of a fitted estimator do not change from call to call.
+        n_jobs: Processes for several runs (restarts, "auto", ensembles, chains); the result is the same.
+        device: Where to compute, such as "cuda"; the CPU by default.
+        verbose: Show progress on a terminal.
+
+    Attributes:
+        posterior_: The fitted `r2d2net.Posterior`.
+        n_features_in_: Number of inputs.
+        feature_names_in_: Their names, where X had names.
+
+    Example:
+        >>> x = np.random.default_rng(0).normal(size=(200, 3))
+        >>> model = R2D2Regressor(hidden=(), random_state=0, epochs=50).fit(x, 2 * x[:, 0] + 1)
+        >>> mean, std = model.predict([[1.0, 0.0, 0.0]], return_std=True)
+        >>> mean.round(1)
+        array([3.])
+        >>> int(model.feature_importances_.argmax())
+        0
+    """
+
+    def fit(self, X: Any, y: Any) -> Self:
+        """Fit to a table (rows, inputs) and targets (rows,) or (rows, outputs)."""
+        X, y = validate_data(self, X, y, dtype=np.float64, multi_output=True, y_numeric=True, ensure_min_samples=2)
+        y = y.astype(np.float64)
+        return self._fit(X, y, 1 if y.ndim == 1 else y.shape[1], Gaussian())
+
+    def predict(self, X: Any, return_std: bool = False) -> np.ndarray | tuple[np.ndarray, np.ndarray]:
+        """Predictive mean and, if asked for, the standard deviation of a new observation."""
+        means, deviations = [], []
+        for prediction in self._regressions(X):
+            means.append(prediction.mean)
+            if return_std:
+                deviations.append(prediction.std)
+        return (joined(means), joined(deviations)) if return_std else joined(means)
+
+    def predict_interval(self, X: Any, level: float = 0.9) -> tuple[np.ndarray, np.ndarray]:
+        """Ends of the central interval that holds a new observation with this probability."""
+        ends = [prediction.interval(level) for prediction in self._regressions(X)]
+        return joined([low for low, _ in ends]), joined([high for _, high in ends])
+
+    def _regressions(self, X: Any) -> Iterator[Regression]:
+        for prediction in self._predictions(X):
+            assert isinstance(prediction, Regression)
+            yield prediction
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.single_output = True
+        tags.target_tags.multi_output = True
+        return tags

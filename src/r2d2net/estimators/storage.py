@@ -1,0 +1,88 @@
+"""Estimators as plain JSON, beside the safetensors file of their posterior: nothing that is read can run code."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from r2d2net.errors import CheckpointError, ParameterError
+from r2d2net.files import write_json
+from r2d2net.inference import Method
+from r2d2net.priors import ScaleMixturePrior
+from r2d2net.specification import describe, method_from, prior_from
+
+FILE = "estimator.json"
+READERS = {"prior": prior_from, "algorithm": method_from}
+
+
+def write(folder: Path, content: dict[str, Any]) -> Path:
+    """Write the estimator's file, complete or not at all."""
+    folder.mkdir(parents=True, exist_ok=True)
+    write_json(folder / FILE, content)
+    return folder / FILE
+
+
+def read(folder: Path, kind: str) -> dict[str, Any]:
+    """What `write` wrote for an estimator of this class."""
+    path = folder / FILE
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise CheckpointError(f"{path} cannot be read ({error.strerror}): give the folder of a saved {kind}") from error
+    except ValueError as error:
+        raise CheckpointError(f"{path} is no JSON: {error}") from error
+    saved = content.get("estimator") if isinstance(content, dict) else None
+    if saved != kind:
+        raise CheckpointError(f"{path} holds {saved!r}, not {kind!r}: load it by the class that saved it")
+    return content
+
+
+def plain_parameters(parameters: dict[str, Any]) -> dict[str, Any]:
+    """Constructor parameters as JSON has them."""
+    return {name: _plain(name, value) for name, value in parameters.items()}
+
+
+def parameters_from(plain: dict[str, Any]) -> dict[str, Any]:
+    """Constructor parameters back from JSON."""
+    return {name: _value(name, value) for name, value in plain.items()}
+
+
+def plain_labels(classes: np.ndarray) -> dict[str, Any]:
+    """Class labels as JSON has them; their dtype tells 1 from 1.0, and texts of fixed width from objects.
+
+    >>> plain_labels(np.array(["ham", "spam"]))
+    {'dtype': '<U4', 'values': ['ham', 'spam']}
+    """
+    values = classes.tolist()
+    if not (classes.dtype.kind in "biufU" or all(isinstance(value, str) for value in values)):
+        raise ParameterError(f"classes_ of dtype {classes.dtype} cannot be saved as JSON: use numbers or texts")
+    return {"dtype": classes.dtype.str, "values": values}
+
+
+def labels_from(plain: dict[str, Any]) -> np.ndarray:
+    """Class labels back from JSON."""
+    return np.array(plain["values"], dtype=plain["dtype"])
+
+
+def _plain(name: str, value: Any) -> Any:
+    if isinstance(value, (ScaleMixturePrior, Method)):
+        return describe(value)
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, (tuple, list, np.ndarray)):
+        return [_plain(name, part) for part in value]
+    if isinstance(value, torch.device):
+        return str(value)
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    raise ParameterError(f"{name}={value!r} cannot be saved as JSON: set_params({name}=...) to a number or name first")
+
+
+def _value(name: str, plain: Any) -> Any:
+    if isinstance(plain, dict) and name in READERS:
+        return READERS[name](plain)
+    return tuple(plain) if isinstance(plain, list) else plain
