@@ -19,6 +19,7 @@ import torch
 from torch import Tensor, nn
 
 import r2d2net as rn
+from r2d2net.experiments.regimes import regression
 from r2d2net.files import write_json
 from r2d2net.provenance import provenance
 
@@ -58,37 +59,7 @@ def _with_ones(x: Tensor) -> Tensor:
     return torch.cat([x, torch.ones(len(x), 1)], dim=1)
 
 
-# --- linear regimes: 200 inputs, 500 training rows, noise 1
-
-
-class Linear(NamedTuple):
-    """Rows of a linear problem, training rows first, and its coefficients."""
-
-    x: Tensor
-    y: Tensor
-    coefficients: Tensor
-
-
-def linear(kind: str, seed: int) -> Linear:
-    """sparse: 10 relevant inputs, |coefficients| in (0.3, 2). correlated: the same under an autoregression of 0.7.
-
-    big: sparse with three coefficients twenty times as large. dense: all relevant, N(0, 0.2^2).
-    """
-    g = torch.Generator().manual_seed(seed)
-    coefficients = torch.zeros(200)
-    if kind == "dense":
-        coefficients.normal_(0, 0.2, generator=g)
-    else:
-        sign = torch.where(torch.rand(10, generator=g) < 0.5, -1.0, 1.0)
-        where = torch.randperm(200, generator=g)[:10]
-        coefficients[where] = sign * (0.3 + 1.7 * torch.rand(10, generator=g))
-        if kind == "big":
-            coefficients[where[:3]] *= 20
-    x = torch.randn(2500, 200, generator=g)
-    if kind == "correlated":
-        for j in range(1, 200):
-            x[:, j] = 0.7 * x[:, j - 1] + (1 - 0.7**2) ** 0.5 * x[:, j]
-    return Linear(x, x @ coefficients + torch.randn(2500, generator=g), coefficients)
+# --- linear regimes (`r2d2net.experiments.regimes`): 200 inputs, 500 training rows, noise 1
 
 
 class Contestant(NamedTuple):
@@ -111,7 +82,8 @@ CONTESTANTS = {
 
 def linear_run(kind: str, name: str, seed: int) -> Row:
     """Test error of a contestant, and how well |E w| tells relevant inputs from the rest."""
-    x, y, coefficients = linear(kind, seed)
+    made = regression(kind, seed)
+    x, y = made.x, made.y
     model = rn.BayesianModel(nn.Linear(200, 1), CONTESTANTS[name].prior)
     posterior = rn.fit(
         model, (x[:500], y[:500]), CONTESTANTS[name].algorithm, epochs=500, batch_size=100, seed=seed, verbose=False
@@ -119,7 +91,7 @@ def linear_run(kind: str, name: str, seed: int) -> Row:
     row = {"kind": kind, "contestant": name, "seed": seed}
     row["mse"] = rn.metrics.mse(y[500:], posterior.predict(x[500:]).mean)
     if kind != "dense":
-        row["auroc"] = rn.metrics.auroc(coefficients != 0, posterior.mean()[:200].abs())
+        row["auroc"] = rn.metrics.auroc(made.relevant, posterior.mean()[:200].abs())
     return row
 
 

@@ -105,8 +105,6 @@ def test_regimes_are_what_they_say(regime: str, inputs: int, relevant: int) -> N
     if regime != "teacher":
         assert (line.abs() > 0.2).tolist() == made.relevant.tolist()
         assert bool((line.abs() > 3).any()) == (regime == "big")
-    other = made.x.clone()
-    other[:, ~made.relevant] = 0
     assert torch.equal(regimes.regression(regime, 0).y, made.y)
     assert not torch.equal(regimes.regression(regime, 1).y, made.y)
 
@@ -115,7 +113,7 @@ def test_a_regime_has_exact_monte_carlo_beside_the_variational_modes(tmp_path: P
     cells = {cell.key: cell for cell in regimes.cells("smoke")}
     assert "r2d2-exact-sparse-0" in cells
     assert "r2d2-exact-teacher-0" not in cells
-    settings = {**cells["gauss-exact-sparse-0"].settings, "transitions": 20, "depth": 5}
+    settings = {**cells["gauss-exact-sparse-0"].settings, "transitions": 40, "depth": 5}
     found = regimes.compute(settings, Place(tmp_path, tmp_path))
     assert found["reference"]["oracle"] < found["mse"] < 4  # 450 rows for 200 coefficients: the ridge has about 1.7
     assert found["relevance_auroc"] > 0.9

@@ -16,8 +16,9 @@ from torch import Tensor, nn
 
 from r2d2net.errors import CheckpointError, ParameterError, require, require_whole
 from r2d2net.estimators import storage
-from r2d2net.estimators.choices import epochs_for, method_of, prior_of, seed_of
+from r2d2net.estimators.choices import epochs_for, prior_of, seed_of
 from r2d2net.estimators.double_posterior import DoublePosterior
+from r2d2net.inference import method_named
 from r2d2net.likelihoods import Likelihood
 from r2d2net.model import BayesianModel
 from r2d2net.nets import mlp
@@ -29,7 +30,6 @@ from r2d2net.shrinkage import Relevance, input_relevance
 
 BLOCK = 10_000  # rows predicted at a time: the draws of all rows at once would not fit
 RELEVANCE_ROWS, RELEVANCE_DRAWS, SHUFFLES = 500, 50, 2
-NORMAL_WIDTH = 3.2897  # of the central 90% interval of a normal law, in standard deviations
 
 
 class BayesianPerceptron(BaseEstimator):
@@ -97,8 +97,8 @@ class BayesianPerceptron(BaseEstimator):
 
     @property
     def feature_importances_std_(self) -> np.ndarray:
-        """Standard deviation of each input's relevance, by its 90% interval: that of the normal law of this width."""
-        return (self.relevance_.high - self.relevance_.low).double().numpy() / NORMAL_WIDTH
+        """Standard deviation of each input's relevance under the posterior."""
+        return self.relevance_.std.double().numpy()
 
     def save(self, folder: str | Path) -> Path:
         """Save the fitted estimator into a folder, as safetensors and JSON without pickles; `load` reads it."""
@@ -150,7 +150,7 @@ class BayesianPerceptron(BaseEstimator):
         require_whole("draws", self.draws)
         if self.batch_size is not None:
             require_whole("batch_size", self.batch_size)
-        prior, method, seed = prior_of(self.prior), method_of(self.algorithm), seed_of(self.random_state)
+        prior, method, seed = prior_of(self.prior), method_named(self.algorithm), seed_of(self.random_state)
         network = {"inputs": X.shape[1], "hidden": widths_of(self.hidden), "outputs": outputs}
         network["activation"] = self.activation
         posterior = fit(

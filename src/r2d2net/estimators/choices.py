@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from numbers import Integral
 from typing import Any
 
 import numpy as np
 from sklearn.utils import check_random_state
 
-from r2d2net import inference, priors
+from r2d2net import priors
 from r2d2net.errors import ParameterError, require
 from r2d2net.inference import Method
 from r2d2net.model import AnyPrior
@@ -28,7 +28,6 @@ PRIORS: dict[str, Callable[[], AnyPrior]] = {
     "dirichlet-laplace": priors.DirichletLaplace,
     "double-pareto": priors.GeneralizedDoublePareto,
 }
-ALGORITHMS: dict[str, Callable[[], Method]] = {name.lower(): getattr(inference, name) for name in inference.ALGORITHMS}
 
 STEPS, LEAST_EPOCHS, MOST_EPOCHS = 1000, 20, 300
 TRANSITIONS = 300  # of an algorithm that sees all rows in every step
@@ -41,12 +40,14 @@ def prior_of(prior: Any) -> AnyPrior | None:
     >>> prior_of("horseshoe")
     Horseshoe(scale=1.0, global_scale=1.0)
     """
-    return None if isinstance(prior, str) and prior == "auto" else _named("prior", prior, PRIORS, ScaleMixturePrior)
-
-
-def method_of(algorithm: Any) -> Method:
-    """The algorithm that the parameter names or is."""
-    return _named("algorithm", algorithm, ALGORITHMS, Method)
+    if isinstance(prior, str) and prior.lower() in (*PRIORS, "auto"):
+        return None if prior.lower() == "auto" else PRIORS[prior.lower()]()
+    if not isinstance(prior, ScaleMixturePrior):
+        shown = f"the class {prior.__name__}" if isinstance(prior, type) else repr(prior)
+        raise ParameterError(
+            f"prior={shown} is no prior: use one of {', '.join(PRIORS)}, auto, or an object of that kind"
+        )
+    return prior
 
 
 def epochs_for(rows: int, batch_size: int | None, method: Method) -> int:
@@ -70,13 +71,3 @@ def seed_of(random_state: Any) -> int:
         require(0 <= seed <= LARGEST_SEED, "random_state", seed, f"use a whole number from 0 to {LARGEST_SEED}")
         return seed
     return int(check_random_state(random_state).randint(np.iinfo(np.int32).max))
-
-
-def _named(argument: str, value: Any, known: Mapping[str, Callable[[], Any]], kind: type) -> Any:
-    if isinstance(value, str) and value.lower() in known:
-        return known[value.lower()]()
-    if not isinstance(value, kind):
-        names = ", ".join([*known, "auto"] if argument == "prior" else known)
-        shown = f"the class {value.__name__}" if isinstance(value, type) else repr(value)
-        raise ParameterError(f"{argument}={shown} is no {argument}: use one of {names}, or an object of that kind")
-    return value

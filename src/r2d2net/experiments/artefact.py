@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Literal, get_args
 
 from r2d2net.errors import ParameterError
-from r2d2net.experiments.grid import Cell, Compute, Grid
+from r2d2net.experiments.grid import Cell, Compute, Grid, Settings
 
 Scale = Literal["smoke", "machine", "paper"]
 SCALES: tuple[Scale, ...] = get_args(Scale)
@@ -49,6 +49,25 @@ class Artefact:
         name = self.name if variant is None or variant == self.variants[0] else f"{self.name}-{variant}"
         options = {"variant": variant or self.variants[0]} if self.variants else {}
         return Grid(list(self.cells(scale, replicates, **options)), self.compute, out / f"{name}-{scale}")
+
+
+def cells_of_rows(
+    rows: Sequence[str], replicates: int, first_seed: int, settings: Settings | Callable[[str], Settings]
+) -> list[Cell]:
+    """Every row in every replicate; ``settings`` are the same for all, or a function of the row."""
+    return [
+        Cell(
+            f"{row}-{replicate}",
+            {
+                "row": row,
+                "replicate": replicate,
+                "seed": first_seed + replicate,
+                **(settings(row) if callable(settings) else settings),
+            },
+        )
+        for replicate in range(replicates)
+        for row in rows
+    ]
 
 
 def only(grid: Grid, words: Sequence[str]) -> Grid:

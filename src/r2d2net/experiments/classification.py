@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from r2d2net import metrics
 from r2d2net.experiments.artefact import Artefact, Scale
 from r2d2net.experiments.grid import Cell, Place, Settings
-from r2d2net.experiments.images import first, fitted_row, set_of, training_images
+from r2d2net.experiments.images import first, fitted_row, ours, papers, set_of, training_images
 
 SETS = {"CIFAR-10": "cifar10", "CIFAR-100": "cifar100", "TinyImageNet": "tiny-imagenet"}
 NETS = {"LeNet": "lenet", "AlexNet": "alexnet", "ResNet50": "resnet50", "ResNet101": "resnet101"}
@@ -62,23 +62,8 @@ def of_nets(**train: int | None) -> dict[str, dict[str, Any]]:
     return {name: {"set": "cifar10", "net": NETS[name], "train": count} for name, count in train.items()}
 
 
-def ours(
-    train: int | None, test: int, epochs: int, draws: int, *factors: float, batch_size: int = 128
-) -> dict[str, Any]:
-    """A cell's settings of training with our defaults."""
-    return {
-        "train": train,
-        "test": test,
-        "epochs": epochs,
-        "batch_size": batch_size,
-        "factors": list(factors),
-        "draws": draws,
-        "recipe": "ours",
-    }
-
-
 SMOKE = ours(200, 100, 1, 5, 1.0, batch_size=64)
-PAPER: dict[str, Any] = {**ours(None, 0, 1000, 100, 1.0, 0.3, 3.0, batch_size=1024), "test": None, "recipe": "paper"}
+PAPER = papers(1000)
 
 LENET: dict[Scale, Size] = {
     "smoke": Size(on_sets("lenet", "CIFAR-10"), LENET_ROWS, 1, SMOKE),

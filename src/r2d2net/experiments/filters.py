@@ -16,12 +16,9 @@ from torch import Tensor
 from torch.nn.functional import conv2d
 
 from r2d2net import metrics, nets
-from r2d2net.experiments.artefact import Artefact, Scale
-from r2d2net.experiments.fitted_rows import fitted
+from r2d2net.experiments.artefact import Artefact, Scale, cells_of_rows
 from r2d2net.experiments.grid import Cell, Place, Settings
-from r2d2net.experiments.images import first, set_of, training_images
-from r2d2net.experiments.regressions import OUR_TRAINING
-from r2d2net.likelihoods import Categorical
+from r2d2net.experiments.images import first, fitted_net, less_than, ours, papers, set_of, training_images
 from r2d2net.nets.simple_cnn import PADDING
 from r2d2net.packed import pack
 from r2d2net.posterior import Posterior
@@ -29,57 +26,16 @@ from r2d2net.posterior import Posterior
 ROWS = ("gauss-svi", "hs-svi", "hs-svgi", "r2d2-svgi")
 LARGEST, NEAR_ZERO = 5, 0.1  # near zero: below a tenth of the deviation of He's start
 
-SIZES: dict[Scale, dict[str, Any]] = {
-    "smoke": {
-        "train": 400,
-        "test": 200,
-        "epochs": 1,
-        "batch_size": 128,
-        "factors": [1.0],
-        "draws": 10,
-        "recipe": "ours",
-        "method": {},
-    },
-    "machine": {
-        "train": 10_000,
-        "test": 2_000,
-        "epochs": 6,
-        "batch_size": 128,
-        "factors": [1.0, 0.3],
-        "draws": 20,
-        "recipe": "ours",
-        "method": {},
-    },
-    "paper": {
-        "train": None,
-        "test": None,
-        "epochs": 1000,
-        "batch_size": 1024,
-        "factors": [1.0, 0.3, 3.0],
-        "draws": 100,
-        "recipe": "paper",
-        "method": {},
-    },
+SIZES: dict[Scale, Settings] = {
+    "smoke": ours(400, 200, 1, 10, 1.0),
+    "machine": ours(10_000, 2_000, 6, 20, 1.0, 0.3),
+    "paper": papers(1000),
 }
 
 
 def cells(scale: Scale, replicates: int | None = None) -> Sequence[Cell]:
     """Every row; of more replicates the first is drawn."""
-    return [
-        Cell(
-            f"{row}-{replicate}",
-            {
-                "row": row,
-                "kernel": 16,
-                "validation": 0.1,
-                "replicate": replicate,
-                "seed": 3300 + replicate,
-                **SIZES[scale],
-            },
-        )
-        for replicate in range(1 if replicates is None else replicates)
-        for row in ROWS
-    ]
+    return cells_of_rows(ROWS, replicates or 1, 3300, {"kernel": 16, "validation": 0.1, **SIZES[scale]})
 
 
 def compute(settings: Settings, place: Place) -> dict[str, Any]:
@@ -87,8 +43,7 @@ def compute(settings: Settings, place: Place) -> dict[str, Any]:
     train = set_of("cifar10", "train")
     images = training_images(settings, train)
     net = nets.SimpleCNN(classes=len(train.classes), kernel=settings["kernel"], activation="softplus")
-    sides = ((images.x, images.y), (images.held_x, images.held_y))
-    tuned = fitted(settings, net, *sides, place, likelihood=Categorical(), standardize=False)
+    tuned = fitted_net(settings, net, images, place)
     test = first(set_of("cifar10", "test"), settings["test"], settings["seed"])
     x = images.prepare(test.images)
     predicted: Any = tuned.posterior.predict(x, settings["draws"])
@@ -137,22 +92,11 @@ def roughness(picture: Tensor) -> Tensor:
     return (across + down) / (4 * picture.var(dim=(1, 2)).mean())
 
 
-def reduced(scale: Scale) -> str:
-    """What a scale leaves out."""
-    size, full = SIZES[scale], SIZES["paper"]
-    if scale == "paper":
-        return "images are not augmented"
-    return (
-        f"{size['train']:,} training images of 50,000, {size['epochs']} epochs of up to {full['epochs']}, batches of "
-        f"{size['batch_size']}, no augmentation" + OUR_TRAINING
-    )
-
-
 ARTEFACT = Artefact(
     name="filters",
     title="the five largest-norm filters of the designs on CIFAR-10",
     cells=cells,
     compute=compute,
-    reduced=reduced,
+    reduced=lambda scale: less_than(SIZES[scale], SIZES["paper"]),
     data=("cifar10",),
 )

@@ -12,6 +12,7 @@ from r2d2net.experiments.tuning import Tuned, tuned_fit
 from r2d2net.likelihoods import Categorical, Likelihood
 from r2d2net.model import AnyPrior, BayesianModel
 
+OUR_TRAINING = "; step sizes are our own and the KL has its full weight, 1, in place of the paper's 0.0005 and 0.001"
 PATIENCE = 5  # epochs without a better validation score after which the paper's simulations end
 
 Pairs = tuple[Tensor, Tensor]  # x and y
@@ -26,38 +27,43 @@ def fitted(
     *,
     prior: AnyPrior | None = None,
     likelihood: Likelihood | None = None,
+    stream: Any = None,
     **options: Any,
 ) -> Tuned:
     """Fit with each step size of the cell's grid, of which the held-out rows choose.
 
     Args:
-        settings: A cell's: row, recipe, method (further settings of the algorithm), factors, epochs, batch_size, seed.
+        settings: A cell's: row, recipe, factors, epochs, batch_size, seed, and method where the algorithm has further
+            settings.
         net: The network.
         train: What is fitted.
         held: What chooses.
         place: Where the cell may write.
         prior: In place of the row's own.
         likelihood: Gaussian by default.
+        stream: Batches of the training rows that take the place of ``train``, such as augmented images.
         options: For `fit`.
     """
     row: str = settings["row"]
     recipe, epochs = settings["recipe"], settings["epochs"]
-    method = method_by(recipe, row, **settings["method"])
+    method = method_by(recipe, row, **settings.get("method", {}))
     if prior is None:
         prior = prior_by(recipe, row, len(train[1]))
     if isinstance(likelihood, Categorical):
         options |= choice_by(recipe, method, epochs)
     elif recipe == "paper" and method.optimizes:
         options["patience"] = PATIENCE
+    if stream is None:
+        options["batch_size"] = settings["batch_size"]
     return tuned_fit(
         BayesianModel(net, prior, likelihood),
-        train,
+        train if stream is None else stream,
         method,
         held,
         place.run,
         factors=tuple(settings["factors"]),
+        batches=max(1, len(train[1]) // settings["batch_size"]),
         epochs=epochs,
-        batch_size=settings["batch_size"],
         seed=settings["seed"],
         **options,
     )

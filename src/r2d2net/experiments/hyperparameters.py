@@ -60,7 +60,7 @@ def compute(settings: Settings, place: Place) -> dict[str, Any]:
     """Errors at one setting."""
     rows = simulated_rows(settings)
     start = math.log1p(math.exp(settings["rho_0"]))
-    method = {**settings["method"], "initial_scale": start}
+    method = {"initial_scale": start}
     prior = R2D2(settings["a_pi"], settings["b"])
     tuned = fitted_mlp({**settings, "method": method}, rows, place, prior)
     predicted: Any = tuned.posterior.predict(rows.test_x, DRAWS)

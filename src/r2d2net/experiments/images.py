@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from r2d2net import data, nets
 from r2d2net.data import ImageSet, Preprocess, image_loader
+from r2d2net.experiments.fitted_rows import OUR_TRAINING, fitted
 from r2d2net.experiments.grid import Place, Settings
-from r2d2net.experiments.recipe import PAPER_AUGMENT, choice_by, method_by, prior_by
-from r2d2net.experiments.tuning import Tuned, tuned_fit
+from r2d2net.experiments.recipe import PAPER_AUGMENT
+from r2d2net.experiments.tuning import Tuned
 from r2d2net.likelihoods import Categorical
-from r2d2net.model import BayesianModel
 
 
 class Images(NamedTuple):
@@ -25,6 +25,36 @@ class Images(NamedTuple):
     held_y: Tensor
     prepare: Preprocess
     raw: ImageSet  # the training images as they were, for what augments them
+
+
+def ours(
+    train: int | None, test: int | None, epochs: int, draws: int, *factors: float, batch_size: int = 128
+) -> Settings:
+    """A cell's settings of training by our defaults on so many images."""
+    return {
+        "train": train,
+        "test": test,
+        "epochs": epochs,
+        "batch_size": batch_size,
+        "factors": list(factors),
+        "draws": draws,
+        "recipe": "ours",
+    }
+
+
+def papers(epochs: int) -> Settings:
+    """A cell's settings of training as the paper does, on all images."""
+    return {**ours(None, None, epochs, 100, 1.0, 0.3, 3.0, batch_size=1024), "recipe": "paper"}
+
+
+def less_than(size: Settings, full: Settings) -> str:
+    """What a part of CIFAR-10, trained by our defaults, leaves out; "" for the whole by the paper's recipe."""
+    if size["recipe"] == "paper":
+        return ""
+    return (
+        f"{size['train']:,} training images of 50,000, {size['epochs']} epochs of up to {full['epochs']}, batches of "
+        f"{size['batch_size']}, no augmentation{OUR_TRAINING}"
+    )
 
 
 def first(images: ImageSet, count: int | None, seed: int) -> ImageSet:
@@ -43,30 +73,19 @@ def training_images(settings: Settings, train: ImageSet, *, grey: bool = False) 
 
 
 def fitted_row(settings: Settings, images: Images, classes: int, place: Place) -> Tuned:
-    """A row's network, fitted with each step size of the grid, of which the validation images choose."""
+    """A row's network, by name, fitted with each step size of the grid, of which the validation images choose."""
     channels, size = images.x.shape[1], images.x.shape[2]
     net = nets.build(settings["net"], channels=channels, classes=classes, size=size)
-    row, recipe, epochs = settings["row"], settings["recipe"], settings["epochs"]
-    model = BayesianModel(net, prior_by(recipe, row, len(images.y)), Categorical())
-    method = method_by(recipe, row, **settings["method"])
-    given: Any = (images.x, images.y)
-    options: dict[str, Any] = {"epochs": epochs, "seed": settings["seed"], **choice_by(recipe, method, epochs)}
-    if recipe == "paper":
-        given = image_loader(images.raw, images.prepare, PAPER_AUGMENT, batch_size=settings["batch_size"])
-    else:
-        options["batch_size"] = settings["batch_size"]
-    factors = tuple(settings["factors"])
-    return tuned_fit(
-        model,
-        given,
-        method,
-        (images.held_x, images.held_y),
-        place.run,
-        factors=factors,
-        batches=max(1, len(images.y) // settings["batch_size"]),
-        standardize=False,
-        **options,
-    )
+    return fitted_net(settings, net, images, place)
+
+
+def fitted_net(settings: Settings, net: nn.Module, images: Images, place: Place) -> Tuned:
+    """The same of any network; the paper's recipe augments the training images."""
+    stream = None
+    if settings["recipe"] == "paper":
+        stream = image_loader(images.raw, images.prepare, PAPER_AUGMENT, batch_size=settings["batch_size"])
+    sides = (images.x, images.y), (images.held_x, images.held_y)
+    return fitted(settings, net, *sides, place, likelihood=Categorical(), stream=stream, standardize=False)
 
 
 def set_of(name: str, split: str) -> ImageSet:

@@ -12,65 +12,24 @@ from collections.abc import Sequence
 from typing import Any
 
 from r2d2net import metrics
-from r2d2net.experiments.artefact import Artefact, Scale
+from r2d2net.experiments.artefact import Artefact, Scale, cells_of_rows
 from r2d2net.experiments.grid import Cell, Place, Settings
-from r2d2net.experiments.images import first, fitted_row, set_of, training_images
-from r2d2net.experiments.regressions import OUR_TRAINING
+from r2d2net.experiments.images import first, fitted_row, less_than, ours, papers, set_of, training_images
 
 ROWS = ("mcd", "gauss-svi", "gauss-mfvi", "gauss-radial", "hs-svi", "sas-svi", "r2d2-svgi")
 
 REPLICATES: dict[Scale, int] = {"smoke": 1, "machine": 2, "paper": 5}
-SIZES: dict[Scale, dict[str, Any]] = {
-    "smoke": {
-        "train": 400,
-        "test": 200,
-        "epochs": 3,
-        "batch_size": 64,
-        "factors": [1.0],
-        "draws": 5,
-        "recipe": "ours",
-        "method": {},
-    },
-    "machine": {
-        "train": 15_000,
-        "test": 2_000,
-        "epochs": 12,
-        "batch_size": 128,
-        "factors": [1.0, 0.3],
-        "draws": 20,
-        "recipe": "ours",
-        "method": {},
-    },
-    "paper": {
-        "train": None,
-        "test": None,
-        "epochs": 1000,
-        "batch_size": 1024,
-        "factors": [1.0, 0.3, 3.0],
-        "draws": 100,
-        "recipe": "paper",
-        "method": {},
-    },
+SIZES: dict[Scale, Settings] = {
+    "smoke": ours(400, 200, 3, 5, 1.0, batch_size=64),
+    "machine": ours(15_000, 2_000, 12, 20, 1.0, 0.3),
+    "paper": papers(1000),
 }
 
 
 def cells(scale: Scale, replicates: int | None = None) -> Sequence[Cell]:
     """Every row in every replicate."""
-    return [
-        Cell(
-            f"{row}-{replicate}",
-            {
-                "row": row,
-                "net": "lenet",
-                "validation": 0.1,
-                "replicate": replicate,
-                "seed": 3400 + replicate,
-                **SIZES[scale],
-            },
-        )
-        for replicate in range(REPLICATES[scale] if replicates is None else replicates)
-        for row in ROWS
-    ]
+    settings = {"net": "lenet", "validation": 0.1, **SIZES[scale]}
+    return cells_of_rows(ROWS, replicates or REPLICATES[scale], 3400, settings)
 
 
 def compute(settings: Settings, place: Place) -> dict[str, Any]:
@@ -91,22 +50,11 @@ def compute(settings: Settings, place: Place) -> dict[str, Any]:
     }
 
 
-def reduced(scale: Scale) -> str:
-    """What a scale leaves out."""
-    size, full = SIZES[scale], SIZES["paper"]
-    if scale == "paper":
-        return ""
-    return (
-        f"{size['train']:,} training images of 50,000, {size['epochs']} epochs of up to {full['epochs']}, batches of "
-        f"{size['batch_size']}, no augmentation" + OUR_TRAINING
-    )
-
-
 ARTEFACT = Artefact(
     name="learning-curves",
     title="training and validation loss of the BNN designs by epoch, LeNet on CIFAR-10",
     cells=cells,
     compute=compute,
-    reduced=reduced,
+    reduced=lambda scale: less_than(SIZES[scale], SIZES["paper"]),
     data=("cifar10",),
 )

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from r2d2net import metrics
 from r2d2net.experiments import regressions
-from r2d2net.experiments.artefact import Artefact, Scale
+from r2d2net.experiments.artefact import Artefact, Scale, cells_of_rows
 from r2d2net.experiments.grid import Cell, Place, Settings
 from r2d2net.experiments.regressions import fitted_mlp, simulated_rows
 from r2d2net.packed import pack
@@ -27,21 +27,8 @@ DRAWS = 100
 
 def cells(scale: Scale, replicates: int | None = None) -> Sequence[Cell]:
     """Every row in every replicate."""
-    return [
-        Cell(
-            f"{row}-{replicate}",
-            {
-                "row": row,
-                "scenario": "1",
-                "layers": 3,
-                "replicate": replicate,
-                "seed": 3000 + replicate,
-                **regressions.SIZES[scale],
-            },
-        )
-        for replicate in range(regressions.REPLICATES[scale] if replicates is None else replicates)
-        for row in ROWS
-    ]
+    settings = {"scenario": "1", "layers": 3, **regressions.SIZES[scale]}
+    return cells_of_rows(ROWS, replicates or regressions.REPLICATES[scale], 3000, settings)
 
 
 def compute(settings: Settings, place: Place) -> dict[str, Any]:

@@ -8,23 +8,21 @@ from torch import Tensor
 
 from r2d2net import data, nets
 from r2d2net.experiments.artefact import Scale
-from r2d2net.experiments.fitted_rows import fitted
+from r2d2net.experiments.fitted_rows import OUR_TRAINING, fitted
 from r2d2net.experiments.grid import Place, Settings
 from r2d2net.experiments.tuning import Tuned
 from r2d2net.model import AnyPrior
 
-OUR_TRAINING = "; step sizes are our own and the KL has its full weight, 1, in place of the paper's 0.0005 and 0.001"
 TRAIN, HELD = 0.8, 0.1  # share of the rows that train, and of those the share that is held out to choose by
 
 SIZES: dict[Scale, dict[str, Any]] = {
-    "smoke": {"rows": 600, "epochs": 10, "batch_size": 128, "factors": [1.0], "recipe": "ours", "method": {}},
+    "smoke": {"rows": 600, "epochs": 10, "batch_size": 128, "factors": [1.0], "recipe": "ours"},
     "machine": {
         "rows": 10_000,
         "epochs": 100,
         "batch_size": 1024,
         "factors": [1.0, 0.3],
         "recipe": "ours",
-        "method": {},
     },
     "paper": {
         "rows": 10_000,
@@ -32,7 +30,6 @@ SIZES: dict[Scale, dict[str, Any]] = {
         "batch_size": 1024,
         "factors": [1.0, 0.3, 3.0],
         "recipe": "paper",
-        "method": {},
     },
 }
 REPLICATES: dict[Scale, int] = {"smoke": 1, "machine": 3, "paper": 5}
@@ -51,8 +48,9 @@ class Rows(NamedTuple):
 
 
 def simulated_rows(settings: Settings) -> Rows:
-    """The rows of a cell: its scenario in the table's variant, by its seed."""
-    made = data.simulate(settings["scenario"], n=settings["rows"], seed=settings["seed"])
+    """The rows of a cell: its scenario, in the table's variant unless it says otherwise, by its seed."""
+    variant = settings.get("variant", "table")
+    made = data.simulate(settings["scenario"], n=settings["rows"], seed=settings["seed"], variant=variant)
     train = round(TRAIN * settings["rows"])
     fitted = round((1 - HELD) * train)
     ends = (slice(0, fitted), slice(fitted, train), slice(train, None))

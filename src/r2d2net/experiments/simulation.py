@@ -19,13 +19,12 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from r2d2net import data, metrics, nets
+from r2d2net import metrics, nets
 from r2d2net.diagnostics import of_predictions
 from r2d2net.experiments.artefact import Artefact, Scale
 from r2d2net.experiments.grid import Cell, Place, Settings
-from r2d2net.experiments.recipe import method_by
+from r2d2net.experiments.regressions import fitted_mlp, simulated_rows
 from r2d2net.experiments.rows import ROWS, prior_of
-from r2d2net.experiments.tuning import tuned_fit
 from r2d2net.inference import HMC, SVGI
 from r2d2net.model import BayesianModel
 from r2d2net.posterior import Posterior
@@ -116,14 +115,12 @@ def cells(scale: Scale, replicates: int | None = None, variant: str = "table") -
 
 def compute(settings: Settings, place: Place) -> dict[str, Any]:
     """One oracle, or one row on one problem."""
-    seed, rows = settings["seed"], settings["rows"]
-    simulated = data.simulate(settings["scenario"], n=rows, seed=seed, variant=settings["variant"])
-    train = round(0.8 * rows)
-    x, y, x_test, y_test = simulated.x[:train], simulated.y[:train], simulated.x[train:], simulated.y[train:]
-    net = nets.paper_mlp(x.shape[1], settings["layers"])
-    model = BayesianModel(net, prior_of(settings["row"]))
+    rows = simulated_rows(settings)
+    x, y = torch.cat([rows.x, rows.held_x]), torch.cat([rows.y, rows.held_y])
+    x_test, y_test = rows.test_x, rows.test_y
     oracle = place.shared / (_oracle_key(settings) + ".safetensors")
     if settings["kind"] == "oracle":
+        model = BayesianModel(nets.paper_mlp(x.shape[1], settings["layers"]), prior_of(settings["row"]))
         chains = [_chain(settings, model, (x, y), number, place.run) for number in range(CHAINS)]
         drawn = torch.cat([one.predict(x_test[:REFERENCE], DRAWS // CHAINS).samples for one in chains])
         mean = torch.stack([one.mean() for one in chains]).mean(0)
@@ -138,18 +135,7 @@ def compute(settings: Settings, place: Place) -> dict[str, Any]:
             "mse": metrics.mse(y_test, average),
         }
 
-    held = round(0.9 * train)
-    tuned = tuned_fit(
-        model,
-        (x[:held], y[:held]),
-        method_by(settings["recipe"], settings["row"]),
-        (x[held:], y[held:]),
-        place.run,
-        factors=tuple(settings["factors"]),
-        epochs=settings["epochs"],
-        batch_size=settings["batch_size"],
-        seed=seed,
-    )
+    tuned = fitted_mlp(settings, rows, place)
     predicted: Any = tuned.posterior.predict(x_test, DRAWS)
     truth = load_file(oracle)
     at_reference = tuned.posterior.predict(x_test[:REFERENCE], DRAWS)
@@ -161,7 +147,7 @@ def compute(settings: Settings, place: Place) -> dict[str, Any]:
         "function_error": metrics.function_error(at_reference, truth["functions"]),
         "function_distance": metrics.function_distance(at_reference, truth["functions"]),
         "tried": tuned.tried,
-        "reference": reference_errors(x, y, x_test, y_test, simulated.mean[train:]),
+        "reference": reference_errors(x, y, x_test, y_test, rows.test_mean),
     }
 
 

@@ -37,7 +37,7 @@ def tuned_fit(
     place: Path,
     *,
     factors: tuple[float, ...] = (1.0,),
-    batches: int | None = None,
+    batches: int,
     **options: Any,
 ) -> Tuned:
     """Fit with each multiple of the default step size and keep the one with the least validation score.
@@ -49,12 +49,12 @@ def tuned_fit(
         validation: (x, y) in the user's units; scored by the negative log predictive density of a row.
         place: Folder for checkpoints.
         factors: Multiples of the default step size.
-        batches: Steps of an epoch, where they do not follow from ``batch_size``.
+        batches: Steps of an epoch.
         options: For `fit`.
     """
     best: Posterior | None = None
     least, tried = float("inf"), []
-    steps = options["epochs"] * (batches or max(1, len(data[1]) // options.get("batch_size", 1)))
+    steps = options["epochs"] * batches
     candidates = [(f, scaled(method, model, f, steps)) for f in factors] if has_lr(method) else [(1.0, method)]
     for factor, candidate in candidates:
         entry: dict[str, Any] = {"factor": factor, "validation": None}

@@ -88,7 +88,7 @@ def compute(settings: Settings, place: Place) -> dict[str, Any]:
     y, y_test = y.reshape(-1), y_test.reshape(-1)
     order = torch.randperm(len(y), generator=torch.Generator().manual_seed(settings["seed"]))
     held, kept = order[: round(VALIDATION * len(y))], order[round(VALIDATION * len(y)) :]
-    row = settings["row"]
+    row, batches = settings["row"], max(1, len(kept) // BATCH)
     options: dict[str, Any] = {"restarts": 2}
     if row == "de":
         options = {}
@@ -101,7 +101,8 @@ def compute(settings: Settings, place: Place) -> dict[str, Any]:
         (x[held], y[held]),
         place.run,
         factors=tuple(settings["factors"]),
-        epochs=max(1, settings["steps"] // max(1, len(kept) // BATCH)),
+        batches=batches,
+        epochs=max(1, settings["steps"] // batches),
         batch_size=min(BATCH, len(kept)),
         seed=settings["seed"],
         **options,

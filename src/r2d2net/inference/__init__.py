@@ -1,5 +1,6 @@
 """Inference algorithms, one file each. What an algorithm is stands in `base`."""
 
+from r2d2net.errors import ParameterError
 from r2d2net.inference.base import Draws, Info, Method, Running
 from r2d2net.inference.cavi import CAVI
 from r2d2net.inference.deep_ensemble import DeepEnsemble
@@ -32,6 +33,25 @@ ALGORITHMS = (
     "HMC",
 )
 
+
+def method_named(algorithm: Method | str) -> Method:
+    """An algorithm as the user gives it: an object, or a name, in any case, for the default settings.
+
+    >>> method_named("sgld").thin is None
+    True
+    """
+    names = {kind.lower(): kind for kind in ALGORITHMS}
+    if isinstance(algorithm, str) and algorithm.lower() in names:
+        found: Method = globals()[names[algorithm.lower()]]()
+        return found
+    if isinstance(algorithm, type) and issubclass(algorithm, Method):
+        raise ParameterError(f"algorithm={algorithm.__name__} is a class: write {algorithm.__name__}()")
+    if not isinstance(algorithm, Method):
+        known = ", ".join(sorted(names))
+        raise ParameterError(f"algorithm={algorithm!r} is no algorithm: use one of {known}, or of r2d2net.inference")
+    return algorithm
+
+
 __all__ = [
     "ALGORITHMS",
     "CAVI",
@@ -52,4 +72,5 @@ __all__ = [
     "Radial",
     "Running",
     "VariationalState",
+    "method_named",
 ]

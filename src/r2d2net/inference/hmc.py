@@ -21,11 +21,11 @@ from typing import Any, ClassVar, Literal, NamedTuple
 import torch
 from torch import Tensor
 
-from r2d2net.errors import ParameterError, require, require_whole
+from r2d2net.errors import ParameterError, require_whole
 from r2d2net.inference.base import Batch, Draws, Info, Method, Running, make_plain
 from r2d2net.inference.collection import Collection, CollectionState, Kept, collected, first, keep, no_draws, room_for
 from r2d2net.inference.coordinates import EXACT, Frame, GivenScales, JointScales
-from r2d2net.inference.descent import require_one_of, require_positive
+from r2d2net.inference.descent import require_one_of, require_positive, require_share
 from r2d2net.inference.nuts import NutsSettings, NutsState, require_pyro, start, transition
 from r2d2net.likelihoods.base import Noise, Unit
 from r2d2net.model import BayesianModel, Tensors
@@ -66,9 +66,7 @@ class HMC(Method):
     def __post_init__(self) -> None:
         make_plain(self)
         for name in ("burn_in", "target_accept"):
-            value = getattr(self, name)
-            fits = isinstance(value, (int, float)) and 0 < value < 1
-            require(fits, name, repr(value), "use a number between 0 and 1")
+            require_share(name, getattr(self, name), "use a number between 0 and 1", ends=False)
         for name in ("thin", "memory", "chains", "max_tree_depth"):
             require_whole(name, getattr(self, name))
         require_positive("temperature", self.temperature)

@@ -25,7 +25,7 @@ from torch import Tensor, nn
 
 from r2d2net.errors import ParameterError, require
 from r2d2net.inference.base import Draws
-from r2d2net.inference.descent import Training
+from r2d2net.inference.descent import Training, require_share
 from r2d2net.inference.layer_inputs import input_axes, plain_layers
 from r2d2net.inference.point import Point, PointState
 from r2d2net.model import BayesianModel, Slot, Tensors
@@ -49,8 +49,7 @@ class MCDropout(Training):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        fits = isinstance(self.rate, (int, float)) and 0 < self.rate < 1
-        require(fits, "rate", repr(self.rate), "use a number between 0 and 1, such as 0.2")
+        require_share("rate", self.rate, "use a number between 0 and 1, such as 0.2", ends=False)
         require(isinstance(self.inputs, bool), "inputs", repr(self.inputs), "use True or False")
 
     def build(self, model: BayesianModel, *, n: int, steps: int, inputs: int | None = None) -> Dropout:

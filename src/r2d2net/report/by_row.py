@@ -10,12 +10,12 @@ from r2d2net.report.comparison import mean_and_error, mean_of, number
 from r2d2net.report.drawing import name_of
 from r2d2net.report.markdown_text import pipe_table
 from r2d2net.report.results import Found
+from r2d2net.report.standing import FAVOURITE
 
 SAME_ALGORITHM = (
     "Designs *by SVGI* have a rival's prior and the algorithm of R2D2-Net: they tell what the prior does from what the "
     "algorithm does.\n"
 )
-FAVOURITE = "r2d2-svgi"
 Columns = Mapping[str, str | Callable[[dict[str, Any]], float]]  # title -> metric, or a function of a result
 
 

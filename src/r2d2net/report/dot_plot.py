@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from r2d2net.report.comparison import Compared
+from r2d2net.report.standing import FAVOURITE
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -18,7 +19,6 @@ LINES: dict[str, tuple[str, Literal["-", "--", ":"], str]] = {
     "least_squares": ("0.35", "--", "least squares"),
     "constant": ("0.35", ":", "best constant"),
 }
-FAVOURITE = "r2d2-svgi"
 LOG_FROM = 8.0  # largest over smallest value of a figure from which the axis is logarithmic
 
 

@@ -8,9 +8,8 @@ from typing import Any, Literal
 
 from torch.utils.data import DataLoader, Dataset
 
-from r2d2net import inference
 from r2d2net.errors import ParameterError, require, require_whole
-from r2d2net.inference import SVGI, DeepEnsemble, Method
+from r2d2net.inference import SVGI, DeepEnsemble, Method, method_named
 from r2d2net.likelihoods import Bernoulli, Categorical
 from r2d2net.model import BayesianModel
 from r2d2net.posterior import Posterior
@@ -90,7 +89,7 @@ def fit(
     require(isinstance(seed, Integral), "seed", repr(seed), "use a whole number")
     if not isinstance(model, BayesianModel):
         raise ParameterError(f"model is a {type(model).__name__}: wrap the network in r2d2net.BayesianModel")
-    method = _method(algorithm)
+    method = SVGI() if algorithm is None else method_named(algorithm)
     known = prior is None or (isinstance(prior, str) and prior == "auto")
     require(known, "prior", repr(prior), "use 'auto', or give a prior of your own to BayesianModel")
     every = 0.0 if checkpoint_every == "epoch" else checkpoint_every
@@ -157,21 +156,6 @@ def fit(
     if folder is not None and not resumes:
         clear(folder)
     return train(plans[0], folder, resume=resumes, verbose=verbose)
-
-
-def _method(algorithm: Method | str | None) -> Method:
-    """The algorithm as the user names it."""
-    if algorithm is None:
-        return SVGI()
-    names = {kind.lower(): kind for kind in inference.ALGORITHMS}
-    if isinstance(algorithm, str) and algorithm.lower() in names:
-        return getattr(inference, names[algorithm.lower()])()
-    if isinstance(algorithm, type) and issubclass(algorithm, Method):
-        raise ParameterError(f"algorithm={algorithm.__name__} is a class: write {algorithm.__name__}()")
-    if not isinstance(algorithm, Method):
-        known = ", ".join(sorted(names))
-        raise ParameterError(f"algorithm={algorithm!r} is no algorithm: use one of {known}, or of r2d2net.inference")
-    return algorithm
 
 
 def _all_rows(data: Any, batch_size: int | None, name: str) -> int:

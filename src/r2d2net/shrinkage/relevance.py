@@ -32,12 +32,14 @@ class Relevance(NamedTuple):
 
     Attributes:
         mean: Posterior mean of r.
+        std: Its standard deviation under the posterior.
         low, high: Ends of its central 90% interval.
         probability: Posterior probability of r >= least.
         kept: Whether that probability is at least 95%.
     """
 
     mean: Tensor
+    std: Tensor
     low: Tensor
     high: Tensor
     probability: Tensor
@@ -76,4 +78,4 @@ def input_relevance(
             share += change.square().mean(1).sum(-1) / (2 * shuffles * variance)
     probability = (shares >= least).to(shares.dtype).mean(1)
     low, high = shares.quantile(0.05, dim=1), shares.quantile(0.95, dim=1)
-    return Relevance(shares.mean(1), low, high, probability, probability >= LEVEL)
+    return Relevance(shares.mean(1), shares.std(1, correction=0), low, high, probability, probability >= LEVEL)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from r2d2net.report.by_row import FAVOURITE, Columns, by_row, table
+from r2d2net.report.by_row import Columns, by_row, table
 from r2d2net.report.drawing import line_of, plain
 from r2d2net.report.results import Found
+from r2d2net.report.standing import FAVOURITE
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-
-from r2d2net.report.comparison import mean_and_error, mean_of
+from r2d2net.report.by_row import table
 from r2d2net.report.markdown_text import pipe_table
 from r2d2net.report.results import Found
 from r2d2net.report.standing import FAVOURITE, standings
@@ -38,10 +36,6 @@ def text(found: Found) -> str:
             + pipe_table(["outside", "directional", "paper's convention", "the paper's figure"], lines)
             + (f"\nAmong our rows, directional AUROC: {said}.\n" if said else "")
         )
-    accuracy: dict[str, list[float]] = defaultdict(list)
-    for one in found.results:
-        accuracy[one["settings"]["row"]].append(float(one["result"]["accuracy"]))
-    if accuracy:
-        lines = [[row, mean_and_error(*mean_of(values))] for row, values in accuracy.items()]
-        parts.append("## Accuracy on the test images inside (%)\n\n" + pipe_table(["row", "accuracy"], lines))
+    if found.results:
+        parts.append("## Accuracy on the test images inside (%)\n\n" + table(found, {"accuracy": "accuracy"}))
     return "\n".join(parts)
