@@ -53,7 +53,8 @@ def prior_of(prior: Any) -> AnyPrior | None:
 def epochs_for(rows: int, batch_size: int | None, method: Method) -> int:
     """Passes over so many rows that make about 1,000 steps, at least 20 and at most 300.
 
-    >>> [epochs_for(n, None, inference.SVGI()) for n in (100, 1000, 10_000, 1_000_000)]
+    >>> from r2d2net.inference import SVGI
+    >>> [epochs_for(n, None, SVGI()) for n in (100, 1000, 10_000, 1_000_000)]
     [300, 143, 26, 20]
     """
     if method.full_batch:
