@@ -10,6 +10,7 @@ import torch
 from rich.console import Console
 
 from r2d2net.report.demo import Size, linear_regression, one_thread, run_demo, score
+from r2d2net.shrinkage import Relevance
 
 SMALL = Size(rows=500, epochs=3, table_epochs=10, draws=10)
 
@@ -45,7 +46,7 @@ def test_writes_every_figure_printed_and_its_origin(made: tuple[Path, str]) -> N
             assert 0 <= row["coverage"] <= 1
     more = results["scenario 2"]["relevance"]["null inputs more"]
     assert list(more) == ["x1", "x2", "x3", "x4", *(f"null{i}" for i in range(1, 7))]
-    assert set(more["x1"]) == {"mean", "std", "low", "high", "probability", "kept"}
+    assert set(more["x1"]) == set(Relevance._fields)
     fits = results["scenario 2"]["settings"]
     assert [(fit["n"], fit["epochs"], fit["inputs"], fit["seed"]) for fit in fits] == [(400, 3, 4, 1), (400, 3, 10, 1)]
     assert results["diabetes"]["settings"]["n"] == 354

@@ -30,6 +30,7 @@ from r2d2net.shrinkage import Relevance, input_relevance
 
 BLOCK = 10_000  # rows predicted at a time: the draws of all rows at once would not fit
 RELEVANCE_ROWS, RELEVANCE_DRAWS, SHUFFLES = 500, 50, 2
+CHECKPOINT_SECONDS = 5.0
 
 
 class BayesianPerceptron(BaseEstimator):
@@ -37,6 +38,7 @@ class BayesianPerceptron(BaseEstimator):
 
     _relevance: Relevance | None
     _rows: np.ndarray | None  # training rows by which the relevance is to be worked out
+    _run: Path | None = None  # folder in which a fit keeps checkpoints, and goes on if it has been interrupted
 
     def __init__(
         self,
@@ -89,16 +91,18 @@ class BayesianPerceptron(BaseEstimator):
 
     @property
     def feature_importances_(self) -> np.ndarray:
-        """Posterior mean of each input's relevance, the share of the output's variance that goes when it is shuffled.
+        """Posterior mean of each input's importance, by which inputs rank.
 
-        Interactions count for each partner, so the sum may be more than 1.
+        It is the mean of two shares of the output's variance: what goes when the input is shuffled (`relevance_.mean`)
+        and what the input tells by itself (`relevance_.alone`). So of inputs that say nearly the same, those that the
+        network does not use still rank above noise. Shares may add up to more than 1.
         """
-        return self.relevance_.mean.double().numpy()
+        return self.relevance_.importance.double().numpy()
 
     @property
     def feature_importances_std_(self) -> np.ndarray:
-        """Standard deviation of each input's relevance under the posterior."""
-        return self.relevance_.std.double().numpy()
+        """Standard deviation of each input's importance under the posterior."""
+        return self.relevance_.importance_std.double().numpy()
 
     def save(self, folder: str | Path) -> Path:
         """Save the fitted estimator into a folder, as safetensors and JSON without pickles; `load` reads it."""
@@ -165,6 +169,8 @@ class BayesianPerceptron(BaseEstimator):
             prior="auto" if prior is None else None,
             restarts=self.restarts,
             jobs=joblib.effective_n_jobs(self.n_jobs),
+            resume=self._run,
+            checkpoint_every=CHECKPOINT_SECONDS,
             verbose=bool(self.verbose),
         )
         order = torch.randperm(len(X), generator=torch.Generator().manual_seed(seed))

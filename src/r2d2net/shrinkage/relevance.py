@@ -1,4 +1,4 @@
-"""How much a fitted network uses each input, and which inputs it keeps.
+"""How much a fitted network uses each input, which inputs it keeps, and how they rank.
 
 For one draw f of the network, the relevance of input i is the share of the output's variance that goes when the
 column is shuffled over the rows, all others left in place:
@@ -6,16 +6,23 @@ column is shuffled over the rows, all others left in place:
     r_i = E (f(x) - f(x with x_i shuffled))^2 / (2 Var f(x))
 
 For independent inputs it is the total-effect index of sensitivity analysis (Jansen, 1999), and for a linear network
-w_i^2 Var x_i / Var f(x). Interactions count for each partner, so shares may add up to more than 1. Shuffling breaks
-correlations: of two inputs that say the same, each has what the network makes of it.
+w_i^2 Var x_i / Var f(x). Interactions count for each partner, so shares may add up to more than 1. An input is kept if
+r_i >= ``least`` with posterior probability 95% or more. First-layer weights would not do: those of a hidden unit that
+the next layer ignores follow their prior and may be large, and a Gibbs sweep can leave a tiny weight with a far tinier
+standard deviation.
 
-An input is kept if r_i >= ``least`` with posterior probability 95% or more. First-layer weights would not do: those of
-a hidden unit that the next layer ignores follow their prior and may be large, and a Gibbs sweep can leave a tiny weight
-with a far tinier standard deviation.
+Shuffling breaks correlations. Of two inputs that say nearly the same, a sparse network uses one, and the other has
+r = 0: rightly not needed, but no mere noise either. So there is a second share, of what an input tells by itself,
+
+    m_i = 1 - min over lines l of Var(f(x) - l(x_i)) / Var f(x)        (adjusted for the line's coefficients)
+
+which for a category (a group of columns) is the correlation ratio. Inputs rank by the mean of both,
+importance = (r + m) / 2. Where inputs are independent and their effects are lines that add up, all three are the same.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -31,29 +38,42 @@ class Relevance(NamedTuple):
     """Relevance of each input, shape (inputs,), summarised over posterior draws.
 
     Attributes:
-        mean: Posterior mean of r.
-        std: Its standard deviation under the posterior.
+        mean: Posterior mean of r, the share of the output's variance that goes when the input is shuffled.
         low, high: Ends of its central 90% interval.
         probability: Posterior probability of r >= least.
         kept: Whether that probability is at least 95%.
+        alone: Posterior mean of m, the share that the input tells by itself.
+        importance: Posterior mean of (r + m) / 2, by which inputs rank.
+        importance_std: Its standard deviation under the posterior.
     """
 
     mean: Tensor
-    std: Tensor
     low: Tensor
     high: Tensor
     probability: Tensor
     kept: Tensor
+    alone: Tensor
+    importance: Tensor
+    importance_std: Tensor
 
 
 def input_relevance(
-    posterior: Posterior, x: Any, *, least: float = 0.01, draws: int = 100, shuffles: int = 4, seed: int = 0
+    posterior: Posterior,
+    x: Any,
+    *,
+    groups: Sequence[Sequence[int]] | None = None,
+    least: float = 0.01,
+    draws: int = 100,
+    shuffles: int = 4,
+    seed: int = 0,
 ) -> Relevance:
     """Relevance of the columns of a table, by a network fitted to such tables.
 
     Args:
         posterior: The fitted network.
         x: Rows to shuffle, in the user's units, such as the training inputs; no targets are needed.
+        groups: Columns that are one input, such as those of a category, and are shuffled together; by default each
+            column is one.
         least: Share of the output's variance below which an input does not matter. Where hundreds of inputs matter
             each has less than the default 1%: give less.
         draws: Posterior draws.
@@ -66,16 +86,52 @@ def input_relevance(
     table = torch.as_tensor(x)
     if table.dim() != 2 or len(table) < 2:
         raise DataError(f"x has shape {tuple(table.shape)}: give a table (rows, inputs) of at least two rows")
+    inputs = _checked(groups, table.shape[1])
     generator = torch.Generator().manual_seed(seed)
     before = posterior.outputs(table, draws, seed=seed)  # (draws, rows, outputs)
     variance = before.var(1, correction=0).sum(-1).clamp(min=torch.finfo(before.dtype).tiny)
-    shares = before.new_zeros(table.shape[1], len(before))
-    for i, share in enumerate(shares):
+    shares, alone = before.new_zeros(2, len(inputs), len(before))
+    for columns, share, told in zip(inputs, shares, alone, strict=True):
+        told += _told(table[:, columns], before)
         for _ in range(shuffles):
             shuffled = table.clone()
-            shuffled[:, i] = table[torch.randperm(len(table), generator=generator), i]
+            shuffled[:, columns] = table[torch.randperm(len(table), generator=generator)][:, columns]
             change = posterior.outputs(shuffled, draws, seed=seed) - before  # the same draws of the weights
             share += change.square().mean(1).sum(-1) / (2 * shuffles * variance)
     probability = (shares >= least).to(shares.dtype).mean(1)
-    low, high = shares.quantile(0.05, dim=1), shares.quantile(0.95, dim=1)
-    return Relevance(shares.mean(1), shares.std(1, correction=0), low, high, probability, probability >= LEVEL)
+    importance = (shares + alone) / 2
+    return Relevance(
+        mean=shares.mean(1),
+        low=shares.quantile(0.05, dim=1),
+        high=shares.quantile(0.95, dim=1),
+        probability=probability,
+        kept=probability >= LEVEL,
+        alone=alone.mean(1),
+        importance=importance.mean(1),
+        importance_std=importance.std(1, correction=0),
+    )
+
+
+def _told(columns: Tensor, outputs: Tensor) -> Tensor:
+    """Share of the outputs' variance, of each draw, that a linear function of the columns explains: adjusted R^2.
+
+    The adjustment takes away what noise would explain, on average; below zero nothing is left.
+    """
+    centred = columns.double() - columns.double().mean(0)
+    directions, sizes, _ = torch.linalg.svd(centred / centred.std(0).clamp(min=1e-300), full_matrices=False)
+    basis = directions[:, sizes > sizes.max() * 1e-8].to(outputs) if float(sizes.max()) > 0 else outputs[0, :, :0]
+    rows, rank = len(columns), basis.shape[1]
+    free = outputs - outputs.mean(1, keepdim=True)
+    whole = free.square().sum((1, 2)).clamp(min=torch.finfo(outputs.dtype).tiny)
+    left = 1 - (basis.T @ free).square().sum((1, 2)) / whole
+    return (1 - left * (rows - 1) / (rows - 1 - rank)).clamp(min=0) if 0 < rank < rows - 1 else torch.zeros_like(left)
+
+
+def _checked(groups: Sequence[Sequence[int]] | None, columns: int) -> list[list[int]]:
+    """Columns of each input."""
+    if groups is None:
+        return [[i] for i in range(columns)]
+    found = [list(group) for group in groups]
+    known = all(group and all(isinstance(i, int) and 0 <= i < columns for i in group) for group in found)
+    require(known, "groups", groups, f"use lists of columns from 0 to {columns - 1}, none of them empty")
+    return found
