@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
-.PHONY: setup demo test test-slow bench lint format clean
+.PHONY: setup demo test test-slow bench docs lint format clean
 
 setup: $(STAMP)
 
@@ -27,15 +27,18 @@ bench: setup
 	$(BIN)/python benchmarks/samplers.py
 	$(BIN)/python benchmarks/data_loading.py
 
+docs: setup
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+
 lint: setup
-	$(BIN)/ruff check src tests benchmarks
-	$(BIN)/ruff format --check src tests benchmarks
+	$(BIN)/ruff check src tests benchmarks tutorials
+	$(BIN)/ruff format --check src tests benchmarks tutorials
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
 format: setup
-	$(BIN)/ruff check --fix src tests benchmarks
-	$(BIN)/ruff format src tests benchmarks
+	$(BIN)/ruff check --fix src tests benchmarks tutorials
+	$(BIN)/ruff format src tests benchmarks tutorials
 
 clean:
 	rm -rf $(VENV) out build dist .mypy_cache .ruff_cache .import_linter_cache

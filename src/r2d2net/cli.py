@@ -1,29 +1,43 @@
-"""The command line: `r2d2net --help`. Bad input ends with one line on stderr and exit code 2."""
+"""The command line: `r2d2net --help`.
+
+Exit codes: 0 done; 1 the work failed or was interrupted; 2 the input cannot be used. Either of the latter is one line
+on standard error.
+"""
 
 from __future__ import annotations
 
+import json as json_text
+import os
 import sys
+from collections.abc import Iterable
 from enum import StrEnum
 from pathlib import Path
 from tempfile import TemporaryFile
-from typing import Annotated, Any
+from typing import Annotated, Any, NoReturn
 
 import typer
 from rich.console import Console
 
 import r2d2net
 from r2d2net.data import commands as data_commands
-from r2d2net.errors import ParameterError, R2D2NetError
+from r2d2net.errors import DivergenceError, ParameterError, R2D2NetError
+from r2d2net.tables import commands as table_commands
 
 # typer brings its own copy of click or uses the installed one, depending on its version
 UsageError: type[Any] = typer.BadParameter.__mro__[1]
+Abort: type[Any] = typer.Abort
 
 app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
     help="Bayesian neural networks with shrinkage priors.",
 )
+app.add_typer(table_commands.app)
 app.add_typer(data_commands.app, name="data")
+
+
+Json = Annotated[bool, typer.Option("--json", help="One JSON document on standard output.")]
+Quiet = Annotated[bool, typer.Option("--quiet", help="Print nothing but errors, and JSON if asked for.")]
 
 
 class Picture(StrEnum):
@@ -52,29 +66,38 @@ def _root(
 def priors(
     out: Annotated[Path, typer.Option(help="Folder for the figure and the numbers.")] = Path("out/priors"),
     picture: Annotated[Picture, typer.Option("--format", help="Format of the figure.")] = Picture.png,
+    json: Json = False,
+    quiet: Quiet = False,
 ) -> None:
-    """Compare the priors: densities at zero and in the tail, and the rate table, theory beside measurement."""
+    """Compare the priors: densities at zero and in the tail, and the rate table, theory beside measurement.
+
+    For example `r2d2net priors --out priors --format svg`.
+    """
     from r2d2net.priors.rates import rate_table
     from r2d2net.report.prior_comparison import rates_as_table, save_comparison
 
     _make(out)
     rows = rate_table()
-    Console().print(rates_as_table(rows))
-    for path in save_comparison(rows, out, picture.value):
-        typer.echo(f"wrote {path}")
+    if not (json or quiet):
+        Console().print(rates_as_table(rows))
+    _wrote(save_comparison(rows, out, picture.value), json=json, quiet=quiet)
 
 
 @app.command()
 def demo(
     out: Annotated[Path, typer.Option(help="Folder for the figure and the numbers.")] = Path("out/demo"),
     seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Seed of data, split and training.")] = 0,
+    json: Json = False,
+    quiet: Quiet = False,
 ) -> None:
-    """Train R2D2-Net on scenario 2 and on a real table: test error, coverage, the inputs kept, a figure."""
+    """Train R2D2-Net on scenario 2 and on a real table: test error, coverage, the inputs kept, a figure.
+
+    For example `r2d2net demo --out demo --seed 1`.
+    """
     _make(out)
     from r2d2net.report.demo import run_demo
 
-    for path in run_demo(out, seed):
-        typer.echo(f"wrote {path}")
+    _wrote(run_demo(out, seed, console=Console(quiet=json or quiet)), json=json, quiet=quiet)
 
 
 class Backend(StrEnum):
@@ -106,7 +129,8 @@ def reproduce(
     backend: Annotated[Backend, typer.Option(help="Processes of this machine, or a Ray cluster.")] = Backend.processes,
     address: Annotated[str | None, typer.Option(help="The Ray cluster; by default one on this machine.")] = None,
     show: Annotated[bool, typer.Option("--list", help="Show what can be reproduced.")] = False,
-    quiet: Annotated[bool, typer.Option(help="Say nothing of progress.")] = False,
+    json: Json = False,
+    quiet: Quiet = False,
 ) -> None:
     """Reproduce a table or figure of the paper, for example `r2d2net reproduce simulation --scale smoke`.
 
@@ -120,8 +144,11 @@ def reproduce(
     from r2d2net.report.terminal import first_table
 
     if show:
-        for one, title in listing():
-            typer.echo(f"{one:<24}{title}")
+        if json:
+            typer.echo(json_text.dumps(dict(listing()), indent=2))
+        else:
+            for one, title in listing():
+                typer.echo(f"{one:<24}{title}")
         return
     if name is None:
         raise ParameterError("NAME is missing: `r2d2net reproduce --list` shows what can be reproduced")
@@ -129,12 +156,12 @@ def reproduce(
     words = tuple(word for word in only.split(",") if word)
     request = Request(name, scale.value, replicates, words, workers, out, backend.value, address, variant)
     grid, watched = run(request, Console(stderr=True), quiet=quiet)
-    if not quiet:
+    if not (json or quiet):
         for table in first_table(grid.folder):
             Console().print(table)
-    for path in write_report(grid.folder):
-        typer.echo(f"wrote {path}")
-    if not has_parquet():
+    paths = write_report(grid.folder)
+    _wrote(paths, json=json, quiet=quiet, content={"failed": watched.failed})
+    if not (has_parquet() or quiet):
         typer.echo(HINT, err=True)
     for key, error in watched.failed.items():
         typer.echo(f"failed: {key}: {error} (see {grid.folder / 'cells' / key}.log)", err=True)
@@ -146,6 +173,8 @@ def reproduce(
 def report(
     folders: Annotated[list[Path], typer.Argument(metavar="FOLDER...", help="Results of grids, or folders of them.")],
     out: Annotated[Path | None, typer.Option(help="The index page; by default index.html beside the results.")] = None,
+    json: Json = False,
+    quiet: Quiet = False,
 ) -> None:
     """Write the reports of finished or unfinished reproductions from their result files, and an index of them.
 
@@ -154,10 +183,22 @@ def report(
     from r2d2net.report.flat_results import HINT, has_parquet
     from r2d2net.report.index import write_reports
 
-    for path in write_reports(folders, out):
-        typer.echo(f"wrote {path}")
-    if not has_parquet():
+    _wrote(write_reports(folders, out), json=json, quiet=quiet, content={})
+    if not (has_parquet() or quiet):
         typer.echo(HINT, err=True)
+
+
+def _wrote(paths: Iterable[Path], *, json: bool, quiet: bool, content: dict[str, Any] | None = None) -> None:
+    """Say what was written; as JSON with ``content``, or else that of the JSON file among what was written."""
+    written = list(paths)
+    if json:
+        found = content
+        if found is None:
+            found = json_text.loads(next(path for path in written if path.suffix == ".json").read_text("utf-8"))
+        typer.echo(json_text.dumps({**found, "files": [str(path) for path in written]}, indent=2))
+    elif not quiet:
+        for path in written:
+            typer.echo(f"wrote {path}")
 
 
 def _make(out: Path) -> None:
@@ -175,11 +216,25 @@ def main() -> None:
     """Entry point of the `r2d2net` command."""
     try:
         code = app(sys.argv[1:] or ["--help"], standalone_mode=False)
+        sys.stdout.flush()
     except UsageError as error:
-        message = error.format_message().rstrip(".")
-        typer.echo(f"error: {message}; see `r2d2net --help`", err=True)
-        sys.exit(2)
+        _fail(f"{error.format_message().rstrip('.')}; see `r2d2net --help`", 2)
+    except BrokenPipeError:  # whoever reads our output has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)
+    except DivergenceError as error:
+        _fail(str(error), 1)
     except (R2D2NetError, OSError) as error:
-        typer.echo(f"error: {error}", err=True)
-        sys.exit(2)
+        _fail(str(error), 2)
+    except MemoryError:
+        _fail("there is not enough memory: use fewer rows or draws, or a smaller network", 1)
+    except (KeyboardInterrupt, Abort):
+        _fail("interrupted", 1)
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def _fail(message: str, code: int) -> NoReturn:
+    """One line on standard error, whatever letters are in it."""
+    line = " ".join(message.split()).encode("utf-8", "backslashreplace").decode()
+    typer.echo(f"error: {line}", err=True)
+    sys.exit(code)

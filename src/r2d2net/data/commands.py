@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json as json_text
 import os
 from contextlib import suppress
 from pathlib import Path
@@ -17,11 +18,14 @@ from r2d2net.data.source import Entry
 from r2d2net.errors import DataError
 
 app = typer.Typer(help="List, check and download data sets.")
+COLUMNS = ("name", "split", "rows", "shape", "classes", "where")
 
 Root = Annotated[Path | None, typer.Option(help="Folder that holds the data sets; by default R2D2NET_DATA.")]
 Names = Annotated[
     list[str] | None, typer.Argument(help="Data sets; by default all that are there.", show_default=False)
 ]
+Json = Annotated[bool, typer.Option("--json", help="One JSON document on standard output.")]
+Quiet = Annotated[bool, typer.Option("--quiet", help="Print nothing but errors, and JSON if asked for.")]
 
 
 @app.callback(invoke_without_command=True)
@@ -32,13 +36,18 @@ def _help(context: typer.Context) -> None:
 
 
 @app.command("list")
-def list_sets(root: Root = None) -> None:
-    """Show the data sets known by name, and which of them are there."""
+def list_sets(root: Root = None, json: Json = False, quiet: Quiet = False) -> None:
+    """Show the data sets known by name, and which of them are there; for example `r2d2net data list --root data`."""
     anywhere = root is not None or os.environ.get(VARIABLE)
     folder = data_root(root) if anywhere else None
+    if json:
+        rows = [_row(entry, folder, split) for entry in CATALOGUE.values() for split in entry.splits]
+        typer.echo(json_text.dumps([dict(zip(COLUMNS, row, strict=True)) for row in rows], indent=2))
+    if json or quiet:
+        return
     title = f"data sets in {folder}" if folder else f"data sets; none is there: give --root or set {VARIABLE}"
     sheet = Sheet(title=title)
-    for column in ("name", "split", "rows", "shape", "classes", "where"):
+    for column in COLUMNS:
         sheet.add_column(column, no_wrap=column != "where", overflow="fold")
     for entry in CATALOGUE.values():
         for split in entry.splits:
@@ -53,28 +62,45 @@ def list_sets(root: Root = None) -> None:
 
 
 @app.command()
-def verify(names: Names = None, root: Root = None) -> None:
-    """Check checksums, counts, shapes and labels; exit code 1 if something is damaged."""
+def verify(names: Names = None, root: Root = None, json: Json = False, quiet: Quiet = False) -> None:
+    """Check checksums, counts, shapes and labels, for example `r2d2net data verify mnist --root data`.
+
+    Exit code 1 if something is damaged.
+    """
     from r2d2net.data.verifying import verify as check
 
     folder = data_root(root)
-    damaged = checked = 0
+    damaged = 0
+    results: dict[str, str | None] = {}
     for entry in [known(name) for name in names] if names else CATALOGUE.values():
         findings = list(check(entry, folder))
         if names and not findings:
             find(entry, folder, entry.splits[0])  # says what to put where
         for finding in findings:
-            checked += 1
+            results[finding.what] = finding.fault or None
             damaged += bool(finding.fault)
-            typer.echo(f"damaged: {finding.what}: {finding.fault}" if finding.fault else f"intact: {finding.what}")
-    typer.echo(f"{checked} checks, {damaged} damaged")
+            if finding.fault or not (json or quiet):
+                line = f"damaged: {finding.what}: {finding.fault}" if finding.fault else f"intact: {finding.what}"
+                typer.echo(line, err=json or quiet)
+    if json:
+        typer.echo(json_text.dumps({"checks": len(results), "damaged": damaged, "faults": results}, indent=2))
+    elif not quiet:
+        typer.echo(f"{len(results)} checks, {damaged} damaged")
     if damaged:
         raise typer.Exit(1)
 
 
 @app.command()
-def fetch(names: Annotated[list[str], typer.Argument(help="Data sets to download.")], root: Root = None) -> None:
-    """Download public originals over HTTPS and check them against pinned checksums."""
+def fetch(
+    names: Annotated[list[str], typer.Argument(help="Data sets to download.")],
+    root: Root = None,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Download public originals over HTTPS and check them against pinned checksums.
+
+    For example `r2d2net data fetch mnist fashion-mnist --root data`.
+    """
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 
     from r2d2net.data.fetching import fetch as download
@@ -85,7 +111,7 @@ def fetch(names: Annotated[list[str], typer.Argument(help="Data sets to download
     columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
     paths: list[Path] = []
     console = Console(stderr=True)
-    with Progress(*columns, transient=True, console=console, disable=not console.is_terminal) as bars:
+    with Progress(*columns, transient=True, console=console, disable=quiet or not console.is_terminal) as bars:
 
         def progress(file: str):  # type: ignore[no-untyped-def]
             task = bars.add_task(file, total=None)
@@ -93,8 +119,11 @@ def fetch(names: Annotated[list[str], typer.Argument(help="Data sets to download
 
         for name in names:
             paths += download(name, folder, progress)
-    for path in paths:
-        typer.echo(f"verified {path}")
+    if json:
+        typer.echo(json_text.dumps({"verified": [str(path) for path in paths]}, indent=2))
+    elif not quiet:
+        for path in paths:
+            typer.echo(f"verified {path}")
 
 
 def _row(entry: Entry, root: Path | None, split: str) -> tuple[str, ...]:

@@ -33,7 +33,7 @@ def read(folder: Path, kind: str) -> dict[str, Any]:
         content = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise CheckpointError(f"{path} cannot be read ({error.strerror}): give the folder of a saved {kind}") from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise CheckpointError(f"{path} is no JSON: {error}") from error
     saved = content.get("estimator") if isinstance(content, dict) else None
     if saved != kind:

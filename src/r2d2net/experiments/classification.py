@@ -76,7 +76,7 @@ ALEXNET: dict[Scale, Size] = {
     "paper": Size(on_sets("alexnet", *SETS), ALEXNET_ROWS, 5, PAPER),
 }
 ARCHITECTURES: dict[Scale, Size] = {
-    "smoke": Size(of_nets(LeNet=200, ResNet50=64), FOUR_ROWS, 1, SMOKE),
+    "smoke": Size(of_nets(LeNet=200, AlexNet=100), FOUR_ROWS, 1, SMOKE),
     "machine": Size(
         of_nets(LeNet=10_000, AlexNet=10_000, ResNet50=2_000, ResNet101=1_000),
         FOUR_ROWS,

@@ -1,0 +1,131 @@
+"""A real table drowned in noise: scikit-learn's diabetes with 90 columns of pure noise, `r2d2net fit` by its defaults.
+
+    python benchmarks/noise_columns.py  [--seeds 2000 2001 2002 2003 2004] [--out out/bench]
+
+442 rows, a fifth of them for the test. Each seed has its own noise, split and fit. Beside the default stand the same
+network with other priors and algorithms, and ridge regression, its penalty by cross-validation on the rows that are not
+for the test. Given are the errors on test rows, and how well the inputs' rank tells the ten true columns from the noise
+(AUROC; for ridge by |coefficient|). Results are written as they come, and those that are there are not computed again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from rich.console import Console
+from rich.table import Table
+from scipy.stats import norm
+from sklearn.datasets import load_diabetes
+from sklearn.linear_model import RidgeCV
+from sklearn.metrics import roc_auc_score
+from sklearn.model_selection import cross_val_predict
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from r2d2net.files import write_json
+from r2d2net.provenance import provenance
+
+NOISE = 90
+FITS = {
+    "R2D2 (default)": [],
+    "adaptive R2D2": ["--prior", "adaptive"],
+    "horseshoe": ["--prior", "horseshoe"],
+    "Gaussian": ["--prior", "gaussian"],
+    "MC dropout": ["--prior", "gaussian", "--algorithm", "mcdropout"],
+    "deep ensemble": ["--prior", "gaussian", "--algorithm", "deepensemble"],
+}
+RIDGE = "ridge regression"
+
+
+def drowned(seed: int) -> tuple[pd.DataFrame, list[str]]:
+    """The table with its noise, and the names of the true columns."""
+    x, y = load_diabetes(return_X_y=True, as_frame=True, scaled=False)
+    noise = np.random.default_rng(seed).normal(size=(len(x), NOISE))
+    extra = pd.DataFrame(noise, columns=[f"noise{i}" for i in range(NOISE)], index=x.index)
+    return pd.concat([x, extra, y.rename("progression")], axis=1), list(x.columns)
+
+
+def fitted(data: Path, options: list[str], seed: int, true: list[str], run: Path) -> dict[str, Any]:
+    """What `r2d2net fit` says of a file."""
+    command = [str(Path(sys.executable).with_name("r2d2net")), "fit", str(data), "--target", "progression"]
+    subprocess.run([*command, *options, "--seed", str(seed), "--out", str(run), "--quiet"], check=True)
+    test = json.loads((run / "metrics.json").read_text())["test"]
+    inputs = json.loads((run / "relevance.json").read_text())["inputs"]
+    ranked = roc_auc_score([one["name"] in true for one in inputs], [one["importance"] for one in inputs])
+    return {"mse": test["rmse"] ** 2, "nll": test["nll"], "coverage": test["coverage"], "auroc": float(ranked)}
+
+
+def ridge(table: pd.DataFrame, test: np.ndarray, true: list[str]) -> dict[str, Any]:
+    """Ridge regression on the same rows; its noise is that of its cross-validated residuals."""
+    x, y = table.drop(columns="progression"), table["progression"].to_numpy()
+    kept = np.setdiff1d(np.arange(len(y)), test)
+    model = make_pipeline(StandardScaler(), RidgeCV(np.logspace(-2, 5, 50)))
+    residuals = y[kept] - cross_val_predict(model, x.iloc[kept], y[kept], cv=10)
+    mean, sd = model.fit(x.iloc[kept], y[kept]).predict(x.iloc[test]), residuals.std()
+    sizes = np.abs(model[-1].coef_)
+    z = (y[test] - mean) / sd
+    return {
+        "mse": float(np.square(y[test] - mean).mean()),
+        "nll": -float(norm.logpdf(z).mean()) + float(np.log(sd)),
+        "coverage": float((np.abs(z) <= norm.ppf(0.95)).mean()),
+        "auroc": float(roc_auc_score(x.columns.isin(true), sizes)),
+    }
+
+
+def run_seed(seed: int) -> dict[str, dict[str, Any]]:
+    """Every contestant on one seed's table."""
+    table, true = drowned(seed)
+    with tempfile.TemporaryDirectory() as folder:
+        data = Path(folder) / "diabetes.csv"
+        table.to_csv(data, index=False)
+        runs = {name: Path(folder) / f"run-{i}" for i, name in enumerate(FITS)}
+        found = {name: fitted(data, FITS[name], seed, true, run) for name, run in runs.items()}
+        rows = [pd.read_csv(run / "test_predictions.csv")["row"].to_numpy() - 1 for run in runs.values()]
+        assert all(np.array_equal(rows[0], other) for other in rows)
+        return {**found, RIDGE: ridge(table, rows[0], true)}
+
+
+def show(results: dict[str, dict[str, dict[str, Any]]]) -> None:
+    """Means over seeds, with standard errors."""
+    shown = Table(title=f"diabetes with {NOISE} columns of noise, seeds {', '.join(results)}", title_justify="left")
+    for column in ("", "test MSE", "test NLL", "90% cover", "AUROC of the true columns"):
+        shown.add_column(column, justify="left" if not column else "right")
+    for name in (*FITS, RIDGE):
+        columns = []
+        for metric, digits in (("mse", 0), ("nll", 3), ("coverage", 3), ("auroc", 3)):
+            values = np.array([one[name][metric] for one in results.values()])
+            error = f" ± {values.std(ddof=1) / len(values) ** 0.5:.{digits}f}" if len(values) > 1 else ""
+            columns.append(f"{values.mean():.{digits}f}{error}")
+        shown.add_row(name, *columns)
+    Console().print(shown)
+
+
+def main() -> None:
+    """Run what is missing and print the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seeds", type=int, nargs="+", default=[2000, 2001, 2002, 2003, 2004])
+    parser.add_argument("--out", type=Path, default=Path("out/bench"))
+    wanted = parser.parse_args()
+    results: dict[str, dict[str, dict[str, Any]]] = {}
+    for seed in wanted.seeds:
+        path = wanted.out / f"noise-columns-{seed}.json"
+        settings = {"noise": NOISE, "fits": FITS}
+        stored = json.loads(path.read_text()) if path.exists() else None
+        if stored is None or stored["settings"] != settings:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            stored = {"results": run_seed(seed), **provenance(settings, seed)}
+            write_json(path, stored)
+        results[str(seed)] = stored["results"]
+    show(results)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,121 @@
+"""The figures of a run of `r2d2net fit`: predictions met by the truth, calibration, inputs, the learning curve."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from r2d2net.report.drawing import BLUE, GREY, ORANGE, RED, plain
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+MOST_POINTS = 500  # rows of the test drawn one by one
+MOST_INPUTS = 25
+
+
+def _figure(panels: int, width: float, height: float) -> tuple[Figure, list[Axes]]:
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(width, height), layout="constrained")
+    axes = figure.subplots(1, panels, squeeze=False)[0]
+    plain(*axes)
+    return figure, list(axes)
+
+
+def draw_regression(rows: pd.DataFrame, metrics: dict[str, Any], target: str) -> Figure:
+    """Test rows with their intervals in the order of their predictions, and how often intervals hold the truth."""
+    figure, (left, right) = _figure(2, 11, 4.6)
+    level = metrics["level"]
+    drawn = rows.sample(min(len(rows), MOST_POINTS), random_state=0).sort_values("mean")
+    mean, bottom, top, seen = (drawn[name].to_numpy(dtype=float) for name in ("mean", "low", "high", "observed"))
+    at = np.arange(len(drawn))
+    inside = (bottom <= seen) & (seen <= top)
+    left.fill_between(at, bottom, top, color=BLUE, alpha=0.2, linewidth=0, step="mid", label=f"{level:.0%} interval")
+    left.plot(at, mean, color=BLUE, linewidth=1.5, label="predictive mean")
+    for which, colour, where in ((inside, "0.25", "inside"), (~inside, RED, "outside")):
+        label = f"{int(which.sum())} rows {where}"
+        left.plot(at[which], seen[which], ".", color=colour, markersize=5, label=label)
+    left.set(xlabel="test rows, by predicted mean", ylabel=_literal(target), title="Predictive band")
+    left.legend(frameon=False, loc="upper left", fontsize="small")
+    curve = metrics["calibration"]
+    right.plot([0, 1], [0, 1], color=GREY, linestyle="--", linewidth=1, label="calibrated")
+    share = np.array(curve["level"])
+    low, high = _chance(share, metrics["rows"])
+    right.fill_between(share, low, high, color=GREY, alpha=0.25, linewidth=0, label="chance, 90%")
+    right.plot(share, curve["covered"], "o-", color=BLUE, markersize=4, label="this model")
+    right.set(xlabel="level of the interval", ylabel="share of test rows inside", title="Calibration of intervals")
+    right.set(xlim=(0, 1), ylim=(0, 1), aspect="equal")
+    right.legend(frameon=False, loc="upper left", fontsize="small")
+    return figure
+
+
+def draw_reliability(metrics: dict[str, Any], said: str) -> Figure:
+    """Probabilities said against the share that came true, with the number of rows in each bin."""
+    figure, (left, right) = _figure(2, 10, 4.6)
+    bins = metrics["calibration"]
+    said_, true, rows = (np.array(bins[name], dtype=float) for name in ("said", "true", "rows"))
+    left.plot([0, 1], [0, 1], color=GREY, linestyle="--", linewidth=1, label="calibrated")
+    left.vlines(said_, *_chance(said_, rows), color=GREY, linewidth=4, alpha=0.5, label="chance, 90%")
+    left.plot(said_, true, "o-", color=BLUE, markersize=5, label="this model")
+    left.set(xlabel=f"predicted probability of {_literal(said)}", ylabel="share of test rows where true")
+    left.set(title="Reliability", xlim=(-0.02, 1.02), ylim=(-0.02, 1.02), aspect="equal")
+    left.legend(frameon=False, loc="upper left", fontsize="small")
+    right.bar(said_, rows, width=0.06, color=BLUE)
+    right.set(xlabel=f"predicted probability of {_literal(said)}", ylabel="test rows", title="Rows in each bin")
+    right.set(xlim=(-0.05, 1.05))
+    return figure
+
+
+def draw_relevance(inputs: list[dict[str, Any]]) -> Figure:
+    """The first inputs by rank: importance with its deviation, coloured by whether the network needs the input."""
+    from matplotlib.lines import Line2D
+    from matplotlib.patches import Patch
+
+    drawn = inputs[:MOST_INPUTS][::-1]
+    figure, (ax,) = _figure(1, 8, 1.6 + 0.27 * len(drawn))
+    rows = range(len(drawn))
+    importance = 100 * np.array([one["importance"] for one in drawn])
+    deviation = 100 * np.array([one["importance_std"] for one in drawn])
+    ax.barh(rows, importance, color=[BLUE if one["kept"] else GREY for one in drawn])
+    ax.hlines(rows, np.maximum(0, importance - 1.645 * deviation), importance + 1.645 * deviation, "black", linewidth=1)
+    ax.set_yticks(rows, [_literal(one["name"]) for one in drawn])
+    more = f" (first {len(drawn)} of {len(inputs)})" if len(drawn) < len(inputs) else ""
+    kept = sum(bool(one["kept"]) for one in inputs)
+    ax.set(xlabel="importance, % of the output's variance", title=f"{kept} of {len(inputs)} inputs kept{more}")
+    line = Line2D([], [], color="black", linewidth=1, label="± 1.64 sd")
+    key = (Patch(color=BLUE, label="kept"), Patch(color=GREY, label="not needed"), line)
+    ax.legend(handles=key, frameon=False, loc="lower right", fontsize="small")
+    return figure
+
+
+def draw_learning_curve(history: list[dict[str, float]]) -> Figure:
+    """Negative log likelihood of training and validation rows after each epoch."""
+    figure, (ax,) = _figure(1, 8, 4)
+    for name, label, colour in (("nll", "training rows", BLUE), ("validation", "validation rows", ORANGE)):
+        points = [(entry["epoch"], entry[name]) for entry in history if name in entry]
+        if points:
+            ax.plot(*zip(*points, strict=True), color=colour, linewidth=1.5, label=label)
+    ax.set(xlabel="epoch", ylabel="negative log likelihood, nats a row", title="Learning curve")
+    values = [entry[name] for entry in history for name in ("nll", "validation") if name in entry]
+    if len(values) > 20:  # the first epochs may be far off
+        low, high = np.quantile(values, [0.0, 0.95])
+        ax.set_ylim(low - 0.05 * (high - low) - 1e-9, high + 0.3 * (high - low) + 1e-9)
+    ax.legend(frameon=False, fontsize="small")
+    return figure
+
+
+def _chance(probability: np.ndarray, rows: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Between what the share of so many rows lies with probability 90%, where each has this probability."""
+    from scipy.stats import binom
+
+    return binom.ppf(0.05, rows, probability) / rows, binom.ppf(0.95, rows, probability) / rows
+
+
+def _literal(text: str, longest: int = 40) -> str:
+    """A name as it is: matplotlib takes what stands between dollar signs for a formula."""
+    shown = "".join(letter if letter.isprintable() else "?" for letter in text)
+    return (shown if len(shown) <= longest else shown[: longest - 1] + "…").replace("$", r"\$")

@@ -1,0 +1,168 @@
+"""What a run of `r2d2net fit` shows: figures as PNG, and report.html, a page that needs no other file.
+
+It is made of what the run folder holds: run.json, metrics.json, relevance.json, history.json, test_predictions.csv.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from r2d2net.files import replace_when_written, write_text
+from r2d2net.report.document import Block, Document, Drawing, Section, Text, drawing, to_html
+from r2d2net.report.markdown_text import escaped, pipe_table
+from r2d2net.report.run_figures import draw_learning_curve, draw_regression, draw_relevance, draw_reliability
+
+MOST_INPUTS = 50
+LABELS = {
+    "rmse": "root mean squared error",
+    "mae": "mean absolute error",
+    "r2": "R², share of variance explained",
+    "accuracy": "accuracy",
+    "nll": "negative log likelihood, nats a row",
+    "brier": "Brier score",
+    "auroc": "AUROC, mean over classes",
+    "ece": "expected calibration error",
+    "coverage": "rows inside their interval",
+    "width": "mean width of the intervals",
+}
+PERCENT = ("accuracy", "ece", "coverage")
+
+
+def write_run_page(
+    folder: Path,
+    run: dict[str, Any],
+    results: dict[str, Any],
+    inputs: list[dict[str, Any]],
+    history: list[dict[str, float]],
+) -> Path:
+    """Write figures/ and report.html; returns the page."""
+    target = run["task"]["target"]
+    sections = [
+        Section("", [Text(_summary(run, results))]),
+        Section("Test rows", _test(folder, run, results["test"])),
+        Section("Inputs", _inputs(inputs)),
+    ]
+    if history:
+        curve = drawing("Learning curve", draw_learning_curve(history), "learning-curve")
+        sections.append(Section("Training", [curve, Text(_training(run))]))
+    sections.append(Section("Data", [Text(_columns(run))]))
+    document = Document(f"{target}: {run['task']['kind']} by {run['data']['file']}", sections)
+    (folder / "figures").mkdir(exist_ok=True)
+    for picture in document.drawings:
+        _write(folder / "figures" / picture.name, picture)
+    write_text(folder / "report.html", to_html(document))
+    return folder / "report.html"
+
+
+def score_rows(metrics: dict[str, Any], unit: str = "") -> list[tuple[str, str, str]]:
+    """Metrics as lines of (what it is, the model's, the best constant's)."""
+    lines = []
+    for name, label in LABELS.items():
+        if metrics.get(name) is None:
+            continue
+        text = f"{label} of {metrics['level']:.0%}" if name == "coverage" else label
+        if name in ("rmse", "mae", "width") and unit:
+            text += f", in units of {unit}"
+        constant = metrics["constant"].get(name)
+        lines.append((text, _number(name, metrics[name]), "" if constant is None else _number(name, constant)))
+    error = metrics.get("nll_se")
+    if error is not None:
+        lines = [(a, f"{b} ± {error:.2g}", c) if a == LABELS["nll"] else (a, b, c) for a, b, c in lines]
+    return lines
+
+
+def _number(name: str, value: float) -> str:
+    return f"{value:.1%}" if name in PERCENT else f"{value:.4g}"
+
+
+def _summary(run: dict[str, Any], results: dict[str, Any]) -> str:
+    rows, settings = run["rows"], run["settings"]
+    hidden = "-".join(map(str, settings["hidden"])) or "none (linear)"
+    count = ", ".join(f"{number:,} {name}" for name, number in rows.items())
+    classes = run["task"]["classes"]
+    lines = [
+        ("target", f"{run['task']['target']} ({run['task']['kind']})"),
+        *([("classes", ", ".join(classes))] if classes else []),
+        ("rows", count),
+        ("prior, algorithm", f"{settings['prior']}, {settings['algorithm']}"),
+        ("hidden units", hidden),
+        ("seed", str(run["seed"])),
+        ("fitted in", f"{results['seconds']:g} s"),
+    ]
+    return pipe_table(["run", ""], lines)
+
+
+def _test(folder: Path, run: dict[str, Any], metrics: dict[str, Any] | None) -> list[Block]:
+    import pandas as pd
+
+    if metrics is None:
+        return [Text("No rows were held out for a test.")]
+    target, classes = run["task"]["target"], run["task"]["classes"]
+    table = pipe_table(["on test rows", "this model", "best constant"], score_rows(metrics, target))
+    flagged = (
+        f"{metrics['unlike']:.1%} of the test rows are flagged as unlike the training rows; of rows like them "
+        f"{metrics['unlike_expected']:.0%} are expected to be.\n"
+    )
+    picture: Drawing
+    if classes:
+        said = classes[1] if len(classes) == 2 else "the predicted class"
+        picture = drawing("Reliability of the probabilities", draw_reliability(metrics, said), "reliability")
+    else:
+        rows = pd.read_csv(folder / "test_predictions.csv")
+        picture = drawing("Predictions of the test rows", draw_regression(rows, metrics, target), "predictions")
+    return [Text(table), picture, Text(flagged)]
+
+
+def _inputs(inputs: list[dict[str, Any]]) -> list[Block]:
+    lines = [
+        [
+            str(rank + 1),
+            one["name"],
+            f"{one['importance']:.1%} ± {one['importance_std']:.1%}",
+            f"{one['mean']:.1%} ({one['low']:.1%} to {one['high']:.1%})",
+            "kept" if one["kept"] else "not needed",
+        ]
+        for rank, one in enumerate(inputs[:MOST_INPUTS])
+    ]
+    header = ["rank", "input", "importance", "variance lost when shuffled (90% interval)", ""]
+    told = (
+        "Importance is the mean of two shares of the output's variance: what goes when the input is shuffled, and what "
+        "the input tells by itself. An input is kept if shuffling it takes 1% or more with posterior probability 95%.\n"
+    )
+    return [
+        drawing("Importance of the inputs", draw_relevance(inputs), "inputs"),
+        Text(told),
+        Text(pipe_table(header, lines)),
+    ]
+
+
+def _training(run: dict[str, Any]) -> str:
+    settings = ((name, _plain(value)) for name, value in run["settings"].items() if value not in (None, []))
+    versions = ", ".join(f"{name} {version}" for name, version in run["versions"].items())
+    origin = f"Begun {escaped(run['written'])} with {escaped(versions)}, commit {escaped(str(run['commit']))}.\n"
+    return pipe_table(["setting", "value"], settings) + "\n" + origin
+
+
+def _plain(value: Any) -> str:
+    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+
+
+def _columns(run: dict[str, Any]) -> str:
+    columns, lines = run["columns"], []
+    for one in columns["used"]:
+        if one["kind"] == "category":
+            more = ["other"] * one["other"] + ["missing"] * one["missing"]
+            what = f"{len(one['levels'])} levels: " + ", ".join([*one["levels"][:8], *more])
+        else:
+            what = f"mean {one['mean']:.4g}, sd {one['sd']:.4g}; missing cells become {one['median']:.4g}"
+        lines.append([one["name"], one["kind"], what])
+    lines += [[name, "left out", why] for name, why in columns["left_out"].items()]
+    notes = "".join(f"- {escaped(note)}\n" for note in run["notes"])
+    source = f"File {escaped(run['data']['file'])}, SHA-256 {run['data']['sha256']}.\n"
+    return "\n".join([source, notes, pipe_table(["column", "kind", ""], lines)])
+
+
+def _write(path: Path, picture: Drawing) -> None:
+    with replace_when_written(path) as partial:
+        partial.write_bytes(picture.png)

@@ -1,0 +1,247 @@
+"""The commands `r2d2net fit | predict | evaluate | inspect`."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from r2d2net.errors import ParameterError
+
+app = typer.Typer()
+
+Json = Annotated[bool, typer.Option("--json", help="One JSON document on standard output; notes on standard error.")]
+Quiet = Annotated[bool, typer.Option("--quiet", help="Print nothing but errors, and JSON if asked for.")]
+Run = Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a run of `r2d2net fit`.", show_default=False)]
+Seed = Annotated[
+    int | None, typer.Option(help="Seed of the posterior draws; by default the run's.", show_default=False)
+]
+Level = Annotated[
+    float | None, typer.Option(help="Level of the intervals; by default the run's, 0.9.", show_default=False)
+]
+Draws = Annotated[
+    int | None, typer.Option(help="Networks drawn from the posterior; by default the run's, 100.", show_default=False)
+]
+
+
+def _text(text: str) -> Any:
+    return typer.Option(help=text, show_default=False)
+
+
+@app.command()
+def fit(
+    data: Annotated[Path | None, typer.Argument(help="CSV or Parquet file.", show_default=False)] = None,
+    target: Annotated[str | None, _text("Column to predict.")] = None,
+    task: Annotated[str | None, _text("auto (default), regression, binary or multiclass.")] = None,
+    prior: Annotated[
+        str | None,
+        _text(
+            "r2d2 (default), adaptive, auto, paper, gaussian, horseshoe, horseshoe+, spike-and-slab, "
+            "dirichlet-laplace or double-pareto."
+        ),
+    ] = None,
+    algorithm: Annotated[
+        str | None,
+        _text(
+            "svgi (default), cavi, svi, mfvi, radial, map, mcdropout, deepensemble, sgld, sghmc, hmc; for classes edl "
+            "and dpn. map, mcdropout and deepensemble need --prior gaussian."
+        ),
+    ] = None,
+    hidden: Annotated[str | None, _text("Widths of the hidden layers (50,50); 0 is a linear model.")] = None,
+    activation: Annotated[str | None, _text("relu (default), softplus, tanh, gelu, silu or elu.")] = None,
+    epochs: Annotated[int | None, _text("Passes over the rows; by default about 1,000 steps.")] = None,
+    batch_size: Annotated[int | None, _text("Rows of a step; by default chosen from their number.")] = None,
+    patience: Annotated[int | None, _text("Stop after so many epochs without progress on validation rows.")] = None,
+    restarts: Annotated[int | None, _text("Fits from so many starts; validation rows choose (1).")] = None,
+    validation: Annotated[float | None, _text("Share of the rows for validation (0.1).")] = None,
+    test: Annotated[float | None, _text("Share of the rows for the test (0.2).")] = None,
+    draws: Annotated[int | None, _text("Networks drawn from the posterior for a prediction (100).")] = None,
+    level: Annotated[float | None, _text("Level of the intervals (0.9).")] = None,
+    categorical: Annotated[str | None, _text("Columns of numbers that are categories, by commas.")] = None,
+    ignore: Annotated[str | None, _text("Columns to leave out, by commas.")] = None,
+    out: Annotated[Path | None, _text("The run folder (run).")] = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a run in that folder.")] = False,
+    config: Annotated[Path | None, _text("JSON or TOML file of these options; the command line wins.")] = None,
+    resume: Annotated[Path | None, _text("Go on with the interrupted run of this folder.")] = None,
+    seed: Annotated[int | None, _text("Seed of split, training and draws (0).")] = None,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Fit a Bayesian network to a table and write a run folder with model, metrics, figures and report.html.
+
+    For example `r2d2net fit houses.csv --target price --out run`, and after an interruption `r2d2net fit --resume run`.
+    """
+    options = {key: value for key, value in locals().items() if key in OPTIONS and value is not None}
+    from r2d2net.tables.fitting import fit_table, resume_table
+    from r2d2net.tables.printing import speaker
+    from r2d2net.tables.settings import Settings, path_of, read_config
+
+    say = speaker(quiet)
+    if resume is not None:
+        if options or config or overwrite or out:
+            wrong = next(iter([*options, *(["config"] if config else []), *(["out"] if out else []), "overwrite"]))
+            raise ParameterError(f"--{wrong.replace('_', '-')} cannot be given with --resume: the run has its settings")
+        resume_table(resume, data, verbose=not quiet, say=say)
+        _show_fit(resume, json=json, quiet=quiet)
+        return
+    given = read_config(config, (*OPTIONS, "data", "out")) if config is not None else {}
+    file, folder = given.pop("data", None), given.pop("out", None)
+    source = data if data is not None else None if file is None else path_of("data", file)
+    if source is None:
+        raise ParameterError("DATA is missing: give a CSV or Parquet file, or --resume RUN")
+    place = out if out is not None else Path("run") if folder is None else path_of("out", folder)
+    settings = Settings.of({**given, **options})
+    fit_table(source, place, settings, overwrite=overwrite, verbose=not quiet, say=say)
+    _show_fit(place, json=json, quiet=quiet)
+
+
+OPTIONS = (
+    *("target", "task", "prior", "algorithm", "hidden", "activation", "epochs", "batch_size", "patience", "restarts"),
+    *("validation", "test", "draws", "level", "categorical", "ignore", "seed"),
+)
+
+
+def _show_fit(folder: Path, *, json: bool, quiet: bool) -> None:
+    from r2d2net.tables import printing, run_folder
+    from r2d2net.tables.inspecting import relevance_of_run
+
+    content = run_folder.read_run(folder)
+    results = run_folder.read_json(folder / run_folder.METRICS)
+    inputs = relevance_of_run(folder)
+    if json:
+        kept = {name: content[name] for name in ("task", "rows", "settings", "notes", "data")}
+        report = str(folder / run_folder.REPORT)
+        printing.show_json({"run": str(folder), **kept, **results, "inputs": inputs, "report": report})
+    if json or quiet:
+        return
+    if results.get("test"):
+        printing.show_metrics(results["test"], content["task"]["target"], "test rows")
+    printing.show_inputs(inputs)
+    typer.echo(f"fitted in {results.get('seconds', 0):g} s; wrote {folder / run_folder.REPORT}")
+
+
+@app.command()
+def predict(
+    run: Run,
+    data: Annotated[Path, typer.Argument(help="CSV or Parquet file with the columns of the training table.")],
+    out: Annotated[
+        Path | None, typer.Option("-o", "--out", help="CSV or Parquet file; by default CSV is printed.")
+    ] = None,
+    level: Level = None,
+    keep: Annotated[str, typer.Option(help="Columns to copy beside the predictions, by commas.")] = "",
+    draws: Draws = None,
+    seed: Seed = None,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Predict the rows of a file, for example `r2d2net predict run new.csv -o predictions.csv`.
+
+    Of numbers: mean, sd and the ends of the interval (low, high). Of classes: the most probable one, the probability of
+    each, and the entropy in nats. Typicality is the share of rows like the training rows that lie as far out; rows of
+    1% or less are flagged as unlike. With --json and no -o the predictions are JSON, a line a row.
+    """
+    from rich.console import Console
+
+    from r2d2net.tables import printing
+    from r2d2net.tables.predicting import predict_file
+    from r2d2net.tables.run_folder import load_run
+
+    _require(level, draws, seed)
+    names = tuple(name.strip() for name in keep.split(",") if name.strip())
+    fitted = load_run(run)
+    console = Console(stderr=True)
+    with console.status("predicting", spinner="dots") as status:
+        visible = console.is_terminal and not quiet
+        if not visible:
+            status.stop()
+        found = predict_file(
+            fitted,
+            data,
+            out,
+            sys.stdout,
+            form="lines" if json else "csv",
+            level=level,
+            keep=names,
+            draws=draws,
+            seed=seed,
+            progress=lambda rows: status.update(f"predicted {rows:,} rows"),
+        )
+    say = printing.speaker(quiet)
+    for note in found.notes:
+        say(note)
+    say(f"{found.rows:,} rows predicted; {found.unlike:,} flagged as unlike the training rows ({_flagged(found)})")
+    if out is not None:
+        if json:
+            summary = {"rows": found.rows, "unlike": found.unlike, "notes": found.notes, "output": str(out)}
+            printing.show_json(summary)
+        elif not quiet:
+            typer.echo(f"wrote {out}")
+
+
+def _flagged(found: Any) -> str:
+    from r2d2net.tables.novelty import ALARM
+
+    return f"{found.unlike / found.rows:.1%}; {ALARM:.0%} expected of rows like them"
+
+
+@app.command()
+def evaluate(
+    run: Run,
+    data: Annotated[
+        Path, typer.Argument(help="CSV or Parquet file with the columns of the training table and the target.")
+    ],
+    level: Level = None,
+    draws: Draws = None,
+    seed: Seed = None,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Measure a run's predictions of a file with known targets, for example `r2d2net evaluate run test.csv`."""
+    from r2d2net.tables import printing
+    from r2d2net.tables.evaluating import evaluate_file
+    from r2d2net.tables.run_folder import load_run
+
+    _require(level, draws, seed)
+    fitted = load_run(run)
+    metrics, notes = evaluate_file(fitted, data, level=level, draws=draws, seed=seed)
+    say = printing.speaker(quiet)
+    for note in notes:
+        say(note)
+    if json:
+        printing.show_json({"run": str(run), "data": str(data), "notes": notes, **metrics})
+    elif not quiet:
+        printing.show_metrics(metrics, fitted.task.target, f"rows of {data.name}")
+
+
+@app.command()
+def inspect(
+    run: Run,
+    most: Annotated[int, typer.Option("--inputs", min=1, help="How many inputs to show.")] = 20,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Show prior, posterior, effective number of weights and inputs kept, for example `r2d2net inspect run`.
+
+    The effective number counts a weight by 1 - posterior variance / prior variance: 0 where it follows its prior, 1
+    where the data determine it. Point estimates, samplers and ensembles have none.
+    """
+    from r2d2net.tables import printing
+    from r2d2net.tables.inspecting import inspect_run
+    from r2d2net.tables.run_folder import load_run
+
+    found = inspect_run(load_run(run))
+    if json:
+        printing.show_json(found)
+    elif not quiet:
+        printing.show_inspection(found)
+        printing.show_inputs(found["inputs"], most)
+
+
+def _require(level: float | None, draws: int | None, seed: int | None) -> None:
+    from r2d2net.tables.settings import PARSERS
+
+    for name, value in (("level", level), ("draws", draws), ("seed", seed)):
+        if value is not None:
+            PARSERS[name](name, value)

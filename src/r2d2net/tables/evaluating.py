@@ -1,0 +1,53 @@
+"""`r2d2net evaluate`: how good a run's predictions of a file with known targets are."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from r2d2net.errors import DataError
+from r2d2net.tables.columns import Counts, notes_of
+from r2d2net.tables.novelty import ALARM
+from r2d2net.tables.reading import read_blocks, shown
+from r2d2net.tables.run_folder import FittedRun
+from r2d2net.tables.scores import Scored
+
+
+def evaluate_file(
+    run: FittedRun, data: Path, *, level: float | None = None, draws: int | None = None, seed: int | None = None
+) -> tuple[dict[str, Any], list[str]]:
+    """Metrics of all rows of a file that have a target, and what the user should know of them."""
+    task, scored = run.task, Scored(run.task)
+    interval = run.settings.level if level is None else level
+    counts: Counts = Counter()
+    notes, extra = [], None
+    rows = flagged = without = unknown = 0
+    for block in read_blocks(data, run.block_rows(draws)):
+        if extra is None:
+            found = [str(name) for name in block.columns]
+            extra = run.columns.match(found, str(data), task.target)
+            if task.target not in found:
+                raise DataError(f"{data} lacks the target {task.target!r}: `r2d2net predict` needs none")
+        y = task.read(block[task.target])
+        there = ~np.isnan(y)
+        known = there & (y >= 0 if not task.is_regression else True)
+        without, unknown = without + int((~there).sum()), unknown + int((there & ~known).sum())
+        if not known.any():
+            continue
+        x = run.columns.encode(block[known], counts)
+        scored.add(run.predict(x, draws, seed), y[known], interval)
+        flagged += int((run.typicality(x) <= ALARM).sum())
+        rows += len(x)
+    if rows == 0:
+        raise DataError(f"{data} has no row with a known {task.target}: give at least one")
+    if extra:
+        notes.append(f"columns that the model does not know, ignored: {shown(extra)}")
+    if without:
+        notes.append(f"{without:,} rows without a readable {task.target} left out")
+    if unknown:
+        notes.append(f"{unknown:,} rows of classes that the model does not know left out")
+    metrics = scored.metrics(run.content["baseline"], interval)
+    return {**metrics, "unlike": flagged / rows, "unlike_expected": ALARM}, notes + notes_of(counts)

@@ -1,0 +1,187 @@
+"""`r2d2net fit`: from a file to a run folder, and on from where an interruption left it.
+
+Settings are written first, then the fit keeps checkpoints in the folder, and all that follows is worked out from the
+fitted model. A run that was killed at any moment so ends where one left alone ends.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from r2d2net.errors import CheckpointError, DataError, R2D2NetError
+from r2d2net.estimators import R2D2Classifier, R2D2Regressor
+from r2d2net.estimators.base import BayesianPerceptron
+from r2d2net.files import replace_when_written, write_json
+from r2d2net.posterior import Posterior
+from r2d2net.provenance import provenance
+from r2d2net.report.run_page import write_run_page
+from r2d2net.run.threads import one_thread
+from r2d2net.shrinkage import input_relevance
+from r2d2net.tables import run_folder
+from r2d2net.tables.columns import Columns
+from r2d2net.tables.novelty import ALARM, Novelty, learn_novelty
+from r2d2net.tables.reading import digest
+from r2d2net.tables.rows import prediction_columns
+from r2d2net.tables.scores import Scored, baseline_of
+from r2d2net.tables.settings import Settings
+from r2d2net.tables.training_table import TrainingTable, read_training_table
+
+Say = Callable[[str], None]
+RELEVANCE_ROWS, RELEVANCE_DRAWS, SHUFFLES = 500, 50, 2
+
+
+def fit_table(data: Path, folder: Path, settings: Settings, *, overwrite: bool, verbose: bool, say: Say) -> None:
+    """Fit to a file and write the run folder; ``say`` is given a line for each thing the user should know."""
+    run_folder.require_new(folder, overwrite=overwrite)
+    table = read_training_table(data, settings)
+    content = {
+        "format": run_folder.FORMAT,
+        "state": "fitting",
+        "data": {"file": data.name, "path": str(data.resolve()), "sha256": digest(data)},
+        "rows": table.rows,
+        "task": table.task.plain(),
+        "columns": table.columns.plain(),
+        "notes": list(table.notes),
+        "baseline": baseline_of(table.task, table.y),
+        **provenance(settings.plain(), settings.seed),
+    }
+    run_folder.begin(folder)
+    try:
+        write_json(folder / run_folder.RUN, content)
+        _fit(folder, content, table, settings, verbose, say)
+    except R2D2NetError:
+        run_folder.give_up(folder)
+        raise
+
+
+def resume_table(folder: Path, data: Path | None, *, verbose: bool, say: Say) -> None:
+    """Go on with an interrupted run; the file must be the one it began with, wherever it lies now."""
+    content = run_folder.read_run(folder)
+    if content["state"] == "finished":
+        say(f"{folder} is finished: there is nothing left to do")
+        return
+    settings = Settings.back(content["settings"])
+    place = Path(str(content["data"].get("path"))) if data is None else data
+    if not place.is_file():
+        raise DataError(f"{place}, the data of {folder}, is not there: give its place, fit DATA --resume {folder}")
+    if digest(place) != content["data"].get("sha256"):
+        raise CheckpointError(f"{place} is not the file that {folder} was begun with: fit anew with --overwrite")
+    table = read_training_table(place, settings)
+    if table.columns.plain() != content.get("columns"):
+        raise CheckpointError(f"{folder} was begun by another version of r2d2net: fit anew with --overwrite")
+    _fit(folder, content, table, settings, verbose, say)
+
+
+def _fit(
+    folder: Path, content: dict[str, Any], table: TrainingTable, settings: Settings, verbose: bool, say: Say
+) -> None:
+    for note in _opening(content, table):
+        say(note)
+    start = time.perf_counter()
+    with one_thread():
+        estimator = _estimator(table, settings, verbose)
+        estimator._run = folder / run_folder.MODEL
+        target = table.y if table.task.is_regression else np.array(table.task.classes)[table.y.astype(np.int64)]
+        estimator.fit(table.x, target)
+        estimator.save(folder / run_folder.MODEL)
+        novelty = learn_novelty(table.x, settings.seed)
+        novelty.save(folder)
+        found = relevance_of(estimator.posterior_, table.x, table.columns, settings)
+        seconds = time.perf_counter() - start
+        metrics = _test(folder, table, settings, estimator.posterior_, novelty, content["baseline"])
+    history = learning_curve(estimator.posterior_)
+    results = {"seconds": round(seconds, 1), "test": metrics}
+    write_json(folder / run_folder.METRICS, results)
+    write_json(folder / run_folder.RELEVANCE, {"inputs": found})
+    write_json(folder / run_folder.HISTORY, {"epochs": history})
+    done = {**content, "state": "finished"}
+    write_run_page(folder, done, results, found, history)
+    write_json(folder / run_folder.RUN, done)
+    run_folder.end(folder)
+
+
+def _opening(content: dict[str, Any], table: TrainingTable) -> list[str]:
+    task, rows, columns = table.task, table.rows, table.columns
+    classes = f" of {', '.join(task.classes[:6])}{', ...' if len(task.classes) > 6 else ''}" if task.classes else ""
+    told = content["settings"]["task"] != "auto"
+    kinds = [column.kind for column in columns.used]
+    plural = {"number": "numbers", "date": "dates", "category": "categories"}
+    each = ", ".join(f"{kinds.count(kind)} {plural[kind]}" for kind in plural if kind in kinds)
+    return [
+        f"task: {task.kind}{classes} ({'as told' if told else 'detected; --task overrides'})",
+        f"rows: {', '.join(f'{count:,} {name}' for name, count in rows.items())}",
+        f"inputs: {len(columns.used)} columns ({each}) as {table.x.shape[1]} inputs of the network",
+        *table.notes,
+    ]
+
+
+def _estimator(table: TrainingTable, settings: Settings, verbose: bool) -> BayesianPerceptron:
+    kind = R2D2Regressor if table.task.is_regression else R2D2Classifier
+    return kind(
+        settings.hidden,
+        activation=settings.activation,
+        prior=settings.prior,
+        algorithm=settings.algorithm,
+        epochs=settings.epochs,
+        batch_size=settings.batch_size,
+        validation=table.validation,
+        patience=settings.patience,
+        restarts=settings.restarts,
+        draws=settings.draws,
+        random_state=settings.seed,
+        verbose=verbose,
+    )
+
+
+def relevance_of(posterior: Posterior, x: np.ndarray, columns: Columns, settings: Settings) -> list[dict[str, Any]]:
+    """The columns of the table by rank, with importance and relevance (see `r2d2net.shrinkage.input_relevance`)."""
+    rows = np.random.default_rng(settings.seed).permutation(len(x))[:RELEVANCE_ROWS]
+    draws = min(RELEVANCE_DRAWS, settings.draws)
+    found = input_relevance(
+        posterior, x[rows], groups=columns.groups, draws=draws, shuffles=SHUFFLES, seed=settings.seed
+    )
+    parts = {name: values.tolist() for name, values in found._asdict().items()}
+    entries = [
+        {"name": name, **{part: values[i] for part, values in parts.items()}} for i, name in enumerate(columns.names)
+    ]
+    return sorted(entries, key=lambda entry: -entry["importance"])
+
+
+def learning_curve(posterior: Posterior) -> list[dict[str, float]]:
+    """The history of the fit; the training rows' negative log likelihood in the user's units, as validation's is."""
+    shift = float(posterior.units.y.scale.log().sum()) if posterior.model.likelihood.standardizes else 0.0
+    return [
+        {name: value + shift if name == "nll" else value for name, value in entry.items() if math.isfinite(value)}
+        for entry in posterior.history
+    ]
+
+
+def _test(
+    folder: Path,
+    table: TrainingTable,
+    settings: Settings,
+    posterior: Posterior,
+    novelty: Novelty,
+    baseline: dict[str, Any],
+) -> dict[str, Any] | None:
+    """Predict the test rows, write them and return their metrics; None where there are none."""
+    if len(table.y_test) == 0:
+        return None
+    prediction = posterior.predict(table.x_test, settings.draws, seed=settings.seed)
+    scored = Scored(table.task)
+    scored.add(prediction, table.y_test, settings.level)
+    typical = run_folder.typicality_of(novelty, table.columns, table.x_test)
+    rows = prediction_columns(prediction, typical, table.task, settings.level)
+    truth = table.y_test if table.task.is_regression else np.array(table.task.classes)[table.y_test.astype(np.int64)]
+    rows.insert(0, "observed", truth)
+    rows.insert(0, "row", table.test_rows + 1)
+    with replace_when_written(folder / run_folder.TESTED) as partial:
+        rows.to_csv(partial, index=False)
+    metrics = scored.metrics(baseline, settings.level)
+    return {**metrics, "unlike": float((typical <= ALARM).mean()), "unlike_expected": ALARM}

@@ -1,0 +1,68 @@
+"""`r2d2net inspect`: what a run is made of and what shrinkage has left of its network."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from r2d2net.errors import CheckpointError
+from r2d2net.posterior import Posterior
+from r2d2net.shrinkage.effective_weights import effective_weights
+from r2d2net.tables.run_folder import RELEVANCE, FittedRun, read_json
+
+NOISE_DRAWS = 20  # samplers draw the noise too
+
+
+def inspect_run(run: FittedRun) -> dict[str, Any]:
+    """Prior, posterior, effective number of weights and inputs kept, ready for JSON."""
+    posterior = run.estimator.posterior_
+    effective = effective_weights(posterior)
+    layers = [
+        {
+            "parameter": slot.name,
+            "shape": list(slot.shape),
+            "weights": slot.stop - slot.start,
+            "prior": repr(slot.prior),
+            "effective_weights": None if effective is None else effective[slot.name],
+        }
+        for slot in posterior.model.bayesian
+    ]
+    last = posterior.history[-1] if posterior.history else {}
+    return {
+        "run": str(run.folder),
+        "data": run.content["data"].get("file"),
+        "task": run.task.plain(),
+        "rows": run.content["rows"],
+        "algorithm": posterior.settings["algorithm"]["type"],
+        "parameters": layers,
+        "weights": sum(layer["weights"] for layer in layers),
+        "effective_weights": None if effective is None else sum(effective.values()),
+        "kl": last.get("kl"),
+        "epochs": len(posterior.history),
+        "noise_sd": _noise(posterior),
+        "inputs": relevance_of_run(run.folder),
+    }
+
+
+def _noise(posterior: Posterior) -> float | None:
+    """Standard deviation of the noise in the target's units; None for classes."""
+    generator = torch.Generator().manual_seed(0)
+    available = posterior.running.available(posterior.state)
+    count = NOISE_DRAWS if available is None else min(NOISE_DRAWS, available)
+    drawn = posterior.running.draws(posterior.state, count, generator, at_once=1)
+    variances = [one.noise["variance"].double().mean() for one in drawn if "variance" in one.noise]
+    return float(torch.stack(variances).mean().sqrt() * posterior.units.y.scale.mean()) if variances else None
+
+
+def relevance_of_run(folder: Path) -> list[dict[str, Any]]:
+    """The inputs by rank, as the fit left them."""
+    inputs = read_json(folder / RELEVANCE).get("inputs")
+    needed = {"name": str, "importance": float, "importance_std": float, "kept": bool, "mean": float}
+    if not isinstance(inputs, list) or not all(
+        isinstance(one, dict) and all(isinstance(one.get(name), kind) for name, kind in needed.items())
+        for one in inputs
+    ):
+        raise CheckpointError(f"{folder / RELEVANCE} is damaged: fit again")
+    return inputs

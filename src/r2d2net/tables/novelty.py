@@ -1,0 +1,100 @@
+"""Which rows are unlike the training rows, at a known rate of false alarms.
+
+The distance of a row is Mahalanobis's in the network's inputs, d^2 = (x - m)' S^-1 (x - m), with the covariance of
+Ledoit and Wolf (2004), which can be inverted also where inputs are many or add up to one. Whether a distance is large,
+rows tell that it was not learnt from: the training rows are cut into ten folds, and each row's distance is that by the
+mean and covariance of the other nine. The typicality of a new row is its conformal p-value,
+
+    p = (1 + number of those n distances >= d) / (n + 1).
+
+A row is flagged where p <= ALARM. Of new rows that come from where the training rows came from, a share of about ALARM
+is flagged, whatever their distribution. (That is exact if the distances come from rows apart; by folds it holds but
+for the change that a tenth of the rows makes to m and S. The share that any one model flags varies around ALARM with
+standard deviation sqrt(ALARM (1 - ALARM) / n), n training rows.) Fewer than 1 / ALARM - 1 rows cannot tell: none is
+flagged then.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from r2d2net import checkpoint
+from r2d2net.errors import CheckpointError
+from r2d2net.tables.cells import Values
+
+ALARM = 0.01
+FOLDS = 10
+MOST_ROWS = 20_000  # of the training rows, by which distances are learnt
+FILE = "novelty.safetensors"
+
+
+@dataclass(frozen=True)
+class Novelty:
+    """What typical rows look like.
+
+    Attributes:
+        center: m, (inputs,).
+        whitener: A matrix W with W'W = S^-1, (inputs, inputs).
+        distances: Those of the training rows, each by the other folds, ascending.
+    """
+
+    center: Values
+    whitener: Values
+    distances: Values
+
+    def typicality(self, x: Values) -> Values:
+        """Share of rows like the training rows that lie as far out, in (0, 1]."""
+        beyond = len(self.distances) - np.searchsorted(self.distances, _distances(x, self.center, self.whitener))
+        return np.asarray((1 + beyond) / (len(self.distances) + 1), dtype=np.float64)
+
+    def unlike(self, x: Values) -> np.ndarray:
+        """Which rows are unlike the training rows."""
+        return np.asarray(self.typicality(x) <= ALARM)
+
+    def save(self, folder: Path) -> None:
+        tensors = {name: torch.from_numpy(values) for name, values in vars(self).items()}
+        checkpoint.write(folder / FILE, tensors, {"alarm": ALARM})
+
+    @classmethod
+    def load(cls, folder: Path, inputs: int) -> Novelty:
+        tensors, _ = checkpoint.read(folder / FILE)
+        try:
+            found = cls(**{name: tensor.numpy() for name, tensor in tensors.items()})
+            fits = found.center.shape == (inputs,) and found.whitener.shape == (inputs, inputs)
+        except (TypeError, AttributeError) as error:
+            raise CheckpointError(f"{folder / FILE} is not of this version of r2d2net: {error}") from error
+        if not fits:
+            raise CheckpointError(f"{folder / FILE} is of a run with other inputs: fit again")
+        return found
+
+
+def learn_novelty(x: Values, seed: int) -> Novelty:
+    """Learn from the inputs of training rows."""
+    rng = np.random.default_rng(seed)
+    rows = rng.permutation(len(x))[:MOST_ROWS]
+    folds = min(FOLDS, len(rows))
+    distances = np.empty(len(rows))
+    for fold in range(folds):
+        held = np.arange(len(rows)) % folds == fold
+        distances[held] = _distances(x[rows[held]], *_center_and_whitener(x[rows[~held]]))
+    return Novelty(*_center_and_whitener(x[rows]), np.sort(distances))
+
+
+def _center_and_whitener(x: Values) -> tuple[Values, Values]:
+    from sklearn.covariance import ledoit_wolf
+
+    center, scale = x.mean(0), x.std(0)
+    # shrinkage is towards equal variances; a level that these rows lack has none of its own
+    scale = np.where(scale > 0, scale, scale[scale > 0].min(initial=1.0))
+    covariance, _ = ledoit_wolf((x - center) / scale, assume_centered=True)
+    values, vectors = np.linalg.eigh(covariance)
+    least = max(float(values.max()) * 1e-10, 1e-300)
+    return center, (vectors / np.sqrt(np.maximum(values, least))).T / scale
+
+
+def _distances(x: Values, center: Values, whitener: Values) -> Values:
+    return np.linalg.norm((x - center) @ whitener.T, axis=1)

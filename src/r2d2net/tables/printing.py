@@ -1,0 +1,132 @@
+"""What the commands print: tables for people, one JSON document for programs, notes on standard error."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from r2d2net.report.run_page import score_rows
+
+MOST_INPUTS = 12
+
+
+def speaker(quiet: bool) -> Any:
+    """Prints a line on standard error, or nothing."""
+    if quiet:
+        return lambda line: None
+    console = Console(stderr=True)
+    return lambda line: console.print(Text(line), soft_wrap=True)
+
+
+def show_json(content: dict[str, Any]) -> None:
+    """One document on standard output; numbers that are not finite are null."""
+    sys.stdout.write(json.dumps(finite(content), indent=2) + "\n")
+
+
+def finite(value: Any) -> Any:
+    """The same with None for nan and infinities, which JSON does not have.
+
+    >>> finite({"a": [1.0, float("nan")]})
+    {'a': [1.0, None]}
+    """
+    if isinstance(value, dict):
+        return {name: finite(one) for name, one in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [finite(one) for one in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def screen() -> Console:
+    """Standard output; a pipe has no width, and folded cells cannot be searched."""
+    console = Console()
+    if not console.is_terminal:
+        console.width = 120
+    return console
+
+
+def show_metrics(metrics: dict[str, Any], target: str, what: str) -> None:
+    """Scores beside those of the best constant, and the share of rows that are flagged."""
+    table = Table(title=f"{metrics['rows']:,} {what}", title_justify="left")
+    table.add_column("measure")
+    table.add_column("this model", justify="right")
+    table.add_column("best constant", justify="right")
+    for line in score_rows(metrics, target):
+        table.add_row(*(Text(cell) for cell in line))
+    table.add_row(
+        "rows unlike the training rows", f"{metrics['unlike']:.1%}", f"{metrics['unlike_expected']:.0%} expected"
+    )
+    screen().print(table)
+
+
+def show_inputs(inputs: list[dict[str, Any]], most: int = MOST_INPUTS) -> None:
+    """The first inputs by rank, with a bar."""
+    table = Table(title=_title(inputs), title_justify="left")
+    table.add_column("", justify="right")
+    table.add_column("input")
+    table.add_column("importance ± sd", justify="right")
+    table.add_column("lost if shuffled", justify="right")
+    table.add_column("")
+    table.add_column("")
+    largest = max((one["importance"] for one in inputs), default=0.0) or 1.0
+    for rank, one in enumerate(inputs[:most]):
+        bar = "█" * round(16 * one["importance"] / largest) or "▏"
+        colour = "green" if one["kept"] else "dim"
+        table.add_row(
+            str(rank + 1),
+            Text(one["name"]),
+            f"{one['importance']:.1%} ± {one['importance_std']:.1%}",
+            f"{one['mean']:.1%}",
+            Text("kept" if one["kept"] else "not needed", style=colour),
+            Text(bar, style=colour),
+        )
+    screen().print(table)
+
+
+def show_inspection(found: dict[str, Any]) -> None:
+    """Run, posterior and layers."""
+    facts = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
+    rows = ", ".join(f"{count:,} {name}" for name, count in found["rows"].items())
+    effective = found["effective_weights"]
+    lines = [
+        ("data", f"{found['data']}; rows: {rows}"),
+        ("task", f"{found['task']['kind']} of {found['task']['target']}"),
+        ("posterior", f"{found['algorithm']}, {found['epochs']} epochs" + _kl(found["kl"])),
+        ("noise", None if found["noise_sd"] is None else f"sd {found['noise_sd']:.4g} (units of the target)"),
+        (
+            "weights",
+            f"{found['weights']:,}"
+            + ("" if effective is None else f", of which the data determine {effective:.1f} ({_share(found)})"),
+        ),
+    ]
+    for name, text in lines:
+        if text is not None:
+            facts.add_row(Text(name, style="bold"), Text(text))
+    screen().print(facts)
+    table = Table("parameter", "shape", "prior", title="Weights by layer", title_justify="left")
+    table.add_column("weights", justify="right")
+    table.add_column("effective", justify="right")
+    for layer in found["parameters"]:
+        count = layer["effective_weights"]
+        shape = " x ".join(map(str, layer["shape"]))
+        shown = "-" if count is None else f"{count:.1f}"
+        table.add_row(layer["parameter"], shape, Text(layer["prior"]), f"{layer['weights']:,}", shown)
+    screen().print(table)
+
+
+def _title(inputs: list[dict[str, Any]]) -> str:
+    kept = sum(bool(one["kept"]) for one in inputs)
+    return f"Inputs by importance; {kept} of {len(inputs)} kept"
+
+
+def _kl(kl: float | None) -> str:
+    return "" if kl is None else f", KL from the prior {kl:.4g} nats"
+
+
+def _share(found: dict[str, Any]) -> str:
+    return f"{found['effective_weights'] / found['weights']:.0%}"

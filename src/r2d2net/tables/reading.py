@@ -1,0 +1,159 @@
+"""Tables from CSV and Parquet files, whole or block by block.
+
+Cells of a CSV file are read as text, whatever they look like: so "007" stays a code and a column does not change its
+kind from one block to the next. `columns` decides what is a number.
+"""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import warnings
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from r2d2net.errors import DataError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+SEPARATORS = (",", ";", "\t", "|")
+PARQUET = (".parquet", ".pq")
+HINT = "Parquet needs pyarrow: pip install 'r2d2net[parquet]', or use CSV"
+
+
+def is_parquet(path: Path) -> bool:
+    """Whether a file's name says that it is Parquet; all other files are taken for CSV."""
+    return path.suffix.lower() in PARQUET
+
+
+def require_parquet(path: Path) -> None:
+    """Refuse Parquet where pyarrow is not installed."""
+    if is_parquet(path) and find_spec("pyarrow") is None:
+        raise DataError(f"{path}: {HINT}")
+
+
+def read_table(path: Path) -> pd.DataFrame:
+    """All rows of a file."""
+    import pandas as pd
+
+    blocks = list(read_blocks(path, rows=100_000))
+    return pd.concat(blocks, ignore_index=True)
+
+
+def read_blocks(path: Path, rows: int) -> Iterator[pd.DataFrame]:
+    """The rows of a file, so many at a time; at least one block, which has no rows where the file has none."""
+    _require_file(path)
+    require_parquet(path)
+    with _one_line(path):
+        yield from _parquet_blocks(path, rows) if is_parquet(path) else _csv_blocks(path, rows)
+
+
+def digest(path: Path) -> str:
+    """SHA-256 of a file's bytes."""
+    _require_file(path)
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _csv_blocks(path: Path, rows: int) -> Iterator[pd.DataFrame]:
+    import pandas as pd
+
+    separator, names = _header(path)
+    with pd.read_csv(path, names=names, header=0, chunksize=rows, **_options(separator)) as blocks:
+        while True:
+            with warnings.catch_warnings():
+                warnings.simplefilter("error", pd.errors.ParserWarning)
+                try:
+                    block = next(blocks)
+                except StopIteration:
+                    return
+                except pd.errors.ParserWarning as warning:
+                    message = f"{path} has rows with more fields than its header: mend or quote them"
+                    raise DataError(message) from warning
+            yield block
+
+
+def _options(separator: str) -> dict[str, Any]:
+    plain = {"dtype": str, "index_col": False, "encoding": "utf-8-sig", "skipinitialspace": True}
+    return {"sep": separator, **plain}
+
+
+def _header(path: Path) -> tuple[str, list[str]]:
+    """The separator that cuts the first line into most names, and the names."""
+    import pandas as pd
+
+    def cut(separator: str) -> list[str]:
+        first = pd.read_csv(path, header=None, nrows=1, **_options(separator)).iloc[0]
+        cells = ["" if pd.isna(cell) else str(cell).strip() for cell in first]
+        return [cell or f"Unnamed: {i}" for i, cell in enumerate(cells)]
+
+    separator = max(SEPARATORS, key=lambda one: len(cut(one)))
+    return separator, _distinct(path, cut(separator))
+
+
+def _parquet_blocks(path: Path, rows: int) -> Iterator[pd.DataFrame]:
+    import pyarrow as pa
+    from pyarrow.parquet import ParquetFile
+
+    try:
+        with ParquetFile(path) as file:
+            names = _distinct(path, [str(name).strip() for name in file.schema_arrow.names])
+            empty = True
+            for batch in file.iter_batches(rows):
+                block = pa.Table.from_batches([batch]).to_pandas(ignore_metadata=True)
+                block.columns = names
+                empty = False
+                yield block
+            if empty:
+                block = file.schema_arrow.empty_table().to_pandas(ignore_metadata=True)
+                block.columns = names
+                yield block
+    except pa.ArrowException as error:
+        raise DataError(f"{path} cannot be read as Parquet: {_first_line(error)}") from error
+
+
+def _distinct(path: Path, names: list[str]) -> list[str]:
+    twice = list(dict.fromkeys(name for name in names if names.count(name) > 1)) if len(set(names)) < len(names) else []
+    if twice:
+        raise DataError(f"{path} has several columns called {shown(twice)}: rename them")
+    return names
+
+
+def _require_file(path: Path) -> None:
+    if not path.is_file():
+        what = "is a folder" if path.is_dir() else "is not there"
+        raise DataError(f"{path} {what}: give a CSV or Parquet file")
+
+
+@contextmanager
+def _one_line(path: Path) -> Iterator[None]:
+    """Whatever a parser raises as one line that names the file."""
+    try:
+        yield
+    except DataError:
+        raise
+    except UnicodeDecodeError as error:
+        raise DataError(f"{path} is no UTF-8 text (byte {error.object[error.start]:#04x}): save it as UTF-8") from error
+    except (ValueError, OverflowError, EOFError, LookupError, csv.Error, zlib.error) as error:
+        raise DataError(f"{path} cannot be read as a table: {_first_line(error)}") from error
+    except OSError as error:
+        raise DataError(f"{path} cannot be read: {error.strerror or _first_line(error)}") from error
+
+
+def _first_line(error: Exception) -> str:
+    return " ".join(str(error).split())[:200] or type(error).__name__
+
+
+def shown(names: list[str], most: int = 8) -> str:
+    """Names for a sentence, the first few of many.
+
+    >>> shown(["a", "b"]), shown(list("abc"), most=2)
+    ("'a', 'b'", "'a', 'b' and 1 more")
+    """
+    first = ", ".join(repr(name) for name in names[:most])
+    return first + (f" and {len(names) - most} more" if len(names) > most else "")

@@ -1,0 +1,170 @@
+"""The folder of a run: what lies in it, how it begins and ends, and a fitted model back from it.
+
+run.json             state ("fitting" or "finished"), settings, task, columns, data file, versions
+model/               the estimator as safetensors and JSON; while it is fitted, its checkpoint
+novelty.safetensors  what typical rows look like
+metrics.json, relevance.json, history.json, test_predictions.csv, figures/, report.html
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryFile
+from typing import Any
+
+import numpy as np
+
+from r2d2net.errors import CheckpointError, ParameterError
+from r2d2net.estimators import R2D2Classifier, R2D2Regressor
+from r2d2net.estimators.base import BayesianPerceptron
+from r2d2net.prediction import Prediction
+from r2d2net.tables import novelty
+from r2d2net.tables.cells import Values
+from r2d2net.tables.columns import Columns
+from r2d2net.tables.novelty import Novelty
+from r2d2net.tables.settings import Settings
+from r2d2net.tables.task import Task
+
+RUN, METRICS, RELEVANCE, HISTORY = "run.json", "metrics.json", "relevance.json", "history.json"
+MODEL, TESTED, FIGURES, REPORT = "model", "test_predictions.csv", "figures", "report.html"
+PARTS = (RUN, METRICS, RELEVANCE, HISTORY, MODEL, TESTED, FIGURES, REPORT, novelty.FILE)
+ASIDE = ".replaced"  # an older run, until the one that replaces it is finished
+FORMAT = 1
+MOST_ROWS, MOST_OUTPUTS = 10_000, 1_000_000  # of a block: rows, and outputs of all draws
+
+
+@dataclass(frozen=True)
+class FittedRun:
+    """A finished run."""
+
+    folder: Path
+    content: dict[str, Any]
+    settings: Settings
+    task: Task
+    columns: Columns
+    estimator: BayesianPerceptron
+    novelty: Novelty
+
+    def block_rows(self, draws: int | None = None) -> int:
+        """How many rows to predict at a time in bounded memory."""
+        outputs = (self.settings.draws if draws is None else draws) * max(1, len(self.task.classes))
+        return max(10, min(MOST_ROWS, MOST_OUTPUTS // outputs))
+
+    def predict(self, x: Values, draws: int | None = None, seed: int | None = None) -> Prediction:
+        """The predictive distribution at encoded rows."""
+        return self.estimator.posterior_.predict(
+            x, self.settings.draws if draws is None else draws, seed=self.settings.seed if seed is None else seed
+        )
+
+    def typicality(self, x: Values) -> Values:
+        """How typical encoded rows are; 0 for a level never seen (see `novelty`)."""
+        return typicality_of(self.novelty, self.columns, x)
+
+
+def typicality_of(novelty: Novelty, columns: Columns, x: Values) -> Values:
+    """Typicality of encoded rows; 0 for a level never seen where training rows had no rare one.
+
+    Where each level was seen twice or more, Good and Turing's estimate of the share of rows of new levels is 0: the
+    rate of false alarms stays what it is.
+    """
+    return np.where(columns.unseen(x), 0.0, novelty.typicality(x))
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """A file of the folder."""
+    try:
+        content = json.loads(path.read_bytes().decode())
+    except FileNotFoundError as error:
+        raise CheckpointError(f"{path} is not there: give the folder of a run of `r2d2net fit`") from error
+    except OSError as error:
+        raise CheckpointError(f"{path} cannot be read: {error.strerror}") from error
+    except (ValueError, RecursionError) as error:
+        raise CheckpointError(f"{path} is damaged, it is no JSON: fit again") from error
+    if not isinstance(content, dict):
+        raise CheckpointError(f"{path} is damaged, it holds a {type(content).__name__}: fit again")
+    return content
+
+
+def read_run(folder: Path) -> dict[str, Any]:
+    """The content of run.json, of a finished run or not."""
+    content = read_json(folder / RUN)
+    if content.get("format") != FORMAT:
+        raise CheckpointError(f"{folder / RUN} has format {content.get('format')!r}, this version reads {FORMAT}")
+    for part, kind in {"state": str, "settings": dict, "data": dict, "rows": dict, "baseline": dict}.items():
+        if not isinstance(content.get(part), kind):
+            raise CheckpointError(f"{folder / RUN} is damaged, it lacks {part!r}: fit again")
+    return content
+
+
+def load_run(folder: Path) -> FittedRun:
+    """A finished run, ready to predict."""
+    content = read_run(folder)
+    if content["state"] != "finished":
+        raise CheckpointError(f"{folder} holds an unfinished run: go on by `r2d2net fit --resume {folder}`")
+    settings, task = Settings.back(content["settings"]), Task.of(content.get("task"))
+    columns = Columns.of(content.get("columns", {}))
+    kind = R2D2Regressor if task.is_regression else R2D2Classifier
+    estimator = kind.load(folder / MODEL)
+    inputs = sum(len(column.inputs) for column in columns.used)
+    if estimator.n_features_in_ != inputs:
+        raise CheckpointError(f"{folder}: its model has {estimator.n_features_in_} inputs, its columns {inputs}")
+    return FittedRun(folder, content, settings, task, columns, estimator, Novelty.load(folder, inputs))
+
+
+def require_new(folder: Path, *, overwrite: bool) -> None:
+    """Refuse a folder that holds something which a new run would replace, or that cannot be written."""
+    if folder.exists() and not folder.is_dir():
+        raise ParameterError(f"--out {folder} is a file: give a folder")
+    if (folder / RUN).exists():
+        if not overwrite:
+            raise ParameterError(f"--out {folder} holds a run: give another folder, --overwrite, or --resume {folder}")
+    elif folder.is_dir() and any(folder.iterdir()):
+        raise ParameterError(f"--out {folder} is not empty and holds no run: give another folder")
+
+
+def begin(folder: Path) -> None:
+    """Make the folder; parts of an older run are put aside."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        reason = error.strerror.lower() if error.strerror else str(error)
+        raise ParameterError(f"--out {folder} cannot be used ({reason}): give a folder that can be written") from error
+    if (folder / RUN).exists():
+        shutil.rmtree(folder / ASIDE, ignore_errors=True)
+        _move(folder, folder / ASIDE)
+
+
+def give_up(folder: Path) -> None:
+    """Undo `begin` after a run that cannot be: an older run comes back, an empty folder goes."""
+    for part in PARTS:
+        _remove(folder / part)
+    if (folder / ASIDE).exists():
+        _move(folder / ASIDE, folder)
+        shutil.rmtree(folder / ASIDE)
+    elif not any(folder.iterdir()):
+        folder.rmdir()
+
+
+def end(folder: Path) -> None:
+    """What a finished run no longer needs."""
+    if (folder / ASIDE).exists():
+        shutil.rmtree(folder / ASIDE)
+
+
+def _move(source: Path, target: Path) -> None:
+    target.mkdir(exist_ok=True)
+    for part in PARTS:
+        if (source / part).exists():
+            (source / part).replace(target / part)
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)

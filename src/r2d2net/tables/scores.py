@@ -1,0 +1,126 @@
+"""How good predictions of rows with known targets are: error, log density, calibration, beside the best constant."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+
+from r2d2net.metrics import accuracy, brier, ece, macro_auroc, rmse
+from r2d2net.prediction import Classification, Prediction, Regression
+from r2d2net.tables.cells import Values
+from r2d2net.tables.task import Task
+
+LEVELS = tuple(round(0.05 * k, 2) for k in range(1, 20))  # of the calibration curve
+BINS = 10  # of the reliability diagram
+
+
+def baseline_of(task: Task, y: Values) -> dict[str, Any]:
+    """The best constant prediction, by the training targets: a normal law, or the shares of the classes."""
+    if task.is_regression:
+        return {"mean": float(y.mean()), "sd": float(y.std()) or 1.0}
+    counts = np.bincount(y.astype(np.int64), minlength=len(task.classes))
+    return {"shares": ((counts + 0.5) / (counts.sum() + 0.5 * len(counts))).tolist()}
+
+
+@dataclass
+class Scored:
+    """Predictions met by their targets, collected block by block; a few numbers a row are kept."""
+
+    task: Task
+    y: list[Values] = field(default_factory=list)
+    log_density: list[Values] = field(default_factory=list)
+    center: list[Values] = field(default_factory=list)  # predictive means, or class probabilities
+    spread: list[Values] = field(default_factory=list)  # probability integral transforms; none for classes
+    width: list[Values] = field(default_factory=list)
+
+    def add(self, prediction: Prediction, y: Values, level: float) -> None:
+        target = torch.from_numpy(y)
+        self.y.append(y)
+        self.log_density.append(_array(prediction.log_prob(target)))
+        if isinstance(prediction, Regression):
+            self.center.append(_array(prediction.mean))
+            self.spread.append(_array(_transform(prediction, target)))
+            low, high = prediction.interval(level)
+            self.width.append(_array(high - low))
+        else:
+            assert isinstance(prediction, Classification)
+            self.center.append(_array(prediction.probs))
+
+    def metrics(self, baseline: dict[str, Any], level: float) -> dict[str, Any]:
+        """Ready for JSON: of the model, and under "constant" the same of the best constant prediction."""
+        y, log_density = np.concatenate(self.y), np.concatenate(self.log_density)
+        center = np.concatenate(self.center)
+        common = {"rows": len(y), "nll": -float(log_density.mean()), "nll_se": _standard_error(log_density)}
+        if self.task.is_regression:
+            return common | self._of_numbers(y, center, baseline, level)
+        return common | self._of_classes(y, center, baseline)
+
+    def _of_numbers(self, y: Values, mean: Values, baseline: dict[str, Any], level: float) -> dict[str, Any]:
+        transform = np.abs(np.concatenate(self.spread) - 0.5) * 2
+        error, total = np.square(y - mean).mean(), y.var()
+        z = (y - baseline["mean"]) / baseline["sd"]
+        constant = {
+            "rmse": rmse(y, np.full(len(y), baseline["mean"])),
+            "mae": float(np.abs(y - baseline["mean"]).mean()),
+            "nll": float((0.5 * z * z).mean() + math.log(baseline["sd"] * math.sqrt(2 * math.pi))),
+        }
+        return {
+            "rmse": rmse(y, mean),
+            "mae": float(np.abs(y - mean).mean()),
+            "r2": float(1 - error / total) if total > 0 else None,
+            "level": level,
+            "coverage": float((transform <= level).mean()),
+            "width": float(np.concatenate(self.width).mean()),
+            "constant": constant,
+            "calibration": {"level": list(LEVELS), "covered": [float((transform <= one).mean()) for one in LEVELS]},
+        }
+
+    def _of_classes(self, y: Values, probs: Values, baseline: dict[str, Any]) -> dict[str, Any]:
+        label, shares = y.astype(np.int64), np.array(baseline["shares"])
+        return {
+            "accuracy": accuracy(label, probs),
+            "brier": brier(label, probs),
+            "ece": ece(label, probs),
+            "auroc": macro_auroc(label, probs) if len(np.unique(label)) > 1 else None,
+            "constant": {
+                "accuracy": float((label == shares.argmax()).mean()),
+                "nll": -float(np.log(shares[label]).mean()),
+                "brier": brier(label, np.tile(shares, (len(label), 1))),
+            },
+            "calibration": reliability(label, probs),
+        }
+
+
+def reliability(label: np.ndarray, probs: Values) -> dict[str, list[float]]:
+    """Bins of a reliability diagram: mean probability said, share that came true, rows.
+
+    For two classes of the second class, for more of the most probable one.
+    """
+    if probs.shape[1] == 2:
+        said, true = probs[:, 1], label == 1
+    else:
+        said, true = probs.max(1), probs.argmax(1) == label
+    at = np.minimum((said * BINS).astype(np.int64), BINS - 1)
+    rows = np.bincount(at, minlength=BINS)
+    there = rows > 0
+    means = [np.bincount(at, weights=what, minlength=BINS)[there] / rows[there] for what in (said, true)]
+    return {"said": means[0].tolist(), "true": means[1].tolist(), "rows": rows[there].tolist()}
+
+
+def _transform(prediction: Regression, y: torch.Tensor) -> torch.Tensor:
+    """The predictive distribution function at y: uniform over rows where predictions are calibrated."""
+    samples = prediction.samples.double()
+    deviation = prediction.noise_variance.double().sqrt().expand(samples.shape)
+    return 0.5 * torch.special.erfc((samples - y) / (math.sqrt(2) * deviation)).mean(0)
+
+
+def _array(tensor: torch.Tensor) -> Values:
+    return tensor.double().cpu().numpy()
+
+
+def _standard_error(values: Values) -> float | None:
+    return float(values.std(ddof=1) / math.sqrt(len(values))) if len(values) > 1 else None

@@ -1,0 +1,182 @@
+"""The settings of `r2d2net fit`, from the command line and a JSON or TOML file; the command line wins."""
+
+from __future__ import annotations
+
+import json
+import math
+import tomllib
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, fields
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from r2d2net.errors import CheckpointError, ParameterError
+from r2d2net.estimators.choices import LARGEST_SEED, PRIORS
+from r2d2net.inference import ALGORITHMS
+from r2d2net.nets.activations import ACTIVATIONS
+from r2d2net.tables.task import TASKS
+
+Parse = Callable[[str, Any], Any]
+MOST_WEIGHTS = 20_000_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """All that decides a fit besides the table; `r2d2net fit --help` says what each is."""
+
+    target: str
+    task: str = "auto"
+    prior: str = "r2d2"
+    algorithm: str = "svgi"
+    hidden: tuple[int, ...] = (50, 50)
+    activation: str = "relu"
+    epochs: int | None = None
+    batch_size: int | None = None
+    patience: int | None = None
+    restarts: int = 1
+    validation: float = 0.1
+    test: float = 0.2
+    draws: int = 100
+    level: float = 0.9
+    categorical: tuple[str, ...] = ()
+    ignore: tuple[str, ...] = ()
+    seed: int = 0
+
+    @classmethod
+    def of(cls, given: Mapping[str, Any]) -> Settings:
+        """From names and values as a user gives them; what is wrong is one line."""
+        if given.get("target") is None:
+            raise ParameterError("--target is missing: name the column to predict")
+        parsed = {name: PARSERS[name](name, value) for name, value in given.items() if value is not None}
+        settings = cls(**parsed)
+        if settings.validation + settings.test > 0.9:
+            total = settings.validation + settings.test
+            raise ParameterError(f"--validation and --test make {total:.0%} of the rows: leave a tenth to train on")
+        return settings
+
+    def plain(self) -> dict[str, Any]:
+        """For JSON."""
+        return {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(self).items()}
+
+    @classmethod
+    def back(cls, plain: Any) -> Settings:
+        """From what `plain` gave and a file kept."""
+        try:
+            return cls.of({field.name: plain[field.name] for field in fields(cls)})
+        except (KeyError, TypeError, ParameterError) as error:
+            raise CheckpointError(f"the settings of the run cannot be read: {error}") from error
+
+    def require_size(self, inputs: int, outputs: int) -> None:
+        """Refuse a network that no memory holds."""
+        widths = [inputs, *self.hidden, outputs]
+        weights = sum(a * b for a, b in pairwise(widths))
+        if weights > MOST_WEIGHTS:
+            hidden = ",".join(map(str, self.hidden))
+            raise ParameterError(f"--hidden {hidden} makes {weights:,} weights, more than {MOST_WEIGHTS:,}: use less")
+
+
+def read_config(path: Path, known: tuple[str, ...]) -> dict[str, Any]:
+    """Names and values of a JSON or TOML file; names that are none of ``known`` are an error."""
+    try:
+        content = path.read_bytes().decode()
+        values = tomllib.loads(content) if path.suffix.lower() == ".toml" else json.loads(content)
+    except OSError as error:
+        raise ParameterError(f"--config {path} cannot be read ({error.strerror}): give a JSON or TOML file") from error
+    except (ValueError, RecursionError) as error:
+        kind = "TOML" if path.suffix.lower() == ".toml" else "JSON"
+        raise ParameterError(f"--config {path} is no {kind}: {' '.join(str(error).split())[:200]}") from error
+    if not isinstance(values, dict):
+        raise ParameterError(f"--config {path} holds no names and values: write one object of options")
+    found = {}
+    for name, value in values.items():
+        plain = name.replace("-", "_")
+        if plain not in known:
+            raise ParameterError(f"--config {path}: {name!r} is no option: use {', '.join(known)}")
+        found[plain] = value
+    return found
+
+
+def path_of(name: str, value: Any) -> Path:
+    """A path of a config file."""
+    return Path(_text(name, value))
+
+
+def _text(name: str, value: Any) -> str:
+    if not isinstance(value, str) or not value.strip() or "\0" in value:
+        raise _error(name, value, "use a text")
+    return value.strip()
+
+
+def _choice(*choices: str) -> Parse:
+    def parse(name: str, value: Any) -> str:
+        if not isinstance(value, str) or value.lower() not in choices:
+            raise _error(name, value, f"use one of {', '.join(choices)}")
+        return value.lower()
+
+    return parse
+
+
+def _whole(least: int, most: int) -> Parse:
+    def parse(name: str, value: Any) -> int:
+        if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
+            raise _error(name, value, f"use a whole number from {least} to {most}")
+        return value
+
+    return parse
+
+
+def _share(least: float, most: float) -> Parse:
+    def parse(name: str, value: Any) -> float:
+        number = isinstance(value, (int, float)) and not isinstance(value, bool)
+        if not number or not math.isfinite(value) or not least <= value <= most:
+            raise _error(name, value, f"use a number from {least:g} to {most:g}")
+        return float(value)
+
+    return parse
+
+
+def _widths(name: str, value: Any) -> tuple[int, ...]:
+    parts = value.split(",") if isinstance(value, str) else value if isinstance(value, (list, tuple)) else [value]
+    if parts in (["none"], ["0"], [0]):
+        return ()
+    try:
+        widths = tuple(int(part) if isinstance(part, str) else part for part in parts)
+    except ValueError:
+        widths = (0,)
+    if len(widths) > 20 or not all(isinstance(w, int) and not isinstance(w, bool) and w >= 1 for w in widths):
+        raise _error(name, value, "use widths such as 50,50, or 0 for a linear model")
+    return widths
+
+
+def _names(name: str, value: Any) -> tuple[str, ...]:
+    parts = value.split(",") if isinstance(value, str) else value
+    if not isinstance(parts, (list, tuple)) or not all(isinstance(part, str) for part in parts):
+        raise _error(name, value, "use names of columns, by commas")
+    return tuple(part.strip() for part in parts if part.strip())
+
+
+def _error(name: str, value: Any, fix: str) -> ParameterError:
+    shown = " ".join(str(value).split())[:80]
+    return ParameterError(f"--{name.replace('_', '-')} {shown} is out of range: {fix}")
+
+
+PARSERS: dict[str, Parse] = {
+    "target": _text,
+    "task": _choice(*TASKS),
+    "prior": _choice(*PRIORS, "auto"),
+    "algorithm": _choice(*(name.lower() for name in ALGORITHMS)),
+    "hidden": _widths,
+    "activation": _choice(*ACTIVATIONS),
+    "epochs": _whole(1, 1_000_000),
+    "batch_size": _whole(1, 1_000_000_000),
+    "patience": _whole(1, 1_000_000),
+    "restarts": _whole(1, 100),
+    "validation": _share(0.0, 0.8),
+    "test": _share(0.0, 0.8),
+    "draws": _whole(1, 10_000),
+    "level": _share(0.01, 0.999),
+    "categorical": _names,
+    "ignore": _names,
+    "seed": _whole(0, LARGEST_SEED),
+}

@@ -1,0 +1,121 @@
+"""What a target asks for: a number (regression), one of two classes (binary) or of more (multiclass).
+
+Texts and truth values are classes. Of numbers, two different ones are classes, and so are the whole numbers 0, 1, ...
+or 1, 2, ... up to ten of them; all other numbers are regression.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from r2d2net.errors import CheckpointError, DataError, require
+from r2d2net.tables.cells import codes, numbers
+from r2d2net.tables.reading import shown
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+TASKS = ("auto", "regression", "binary", "multiclass")
+MOST_NUMBERED = 10  # whole numbers that are taken for classes
+MOST_CLASSES = 100
+READABLE = 0.9  # share of the filled cells that must be numbers for regression
+
+
+@dataclass(frozen=True)
+class Task:
+    """A target and its kind; ``classes`` are texts, in the order of the network's outputs."""
+
+    target: str
+    kind: str
+    classes: tuple[str, ...] = ()
+
+    @property
+    def is_regression(self) -> bool:
+        return self.kind == "regression"
+
+    def read(self, column: pd.Series) -> np.ndarray:
+        """Targets as float64, nan where there is none; class numbers for classes, -1 for a class unknown here."""
+        import pandas as pd
+
+        if self.is_regression:
+            return numbers(column)
+        cells = codes(column)
+        found = pd.Index(self.classes, dtype=object).get_indexer(cells).astype(np.float64)
+        found[cells.isna().to_numpy()] = np.nan
+        return found
+
+    def plain(self) -> dict[str, Any]:
+        """For JSON."""
+        return {**asdict(self), "classes": list(self.classes)}
+
+    @classmethod
+    def of(cls, plain: Any) -> Task:
+        """Back from JSON."""
+        try:
+            task = cls(plain["target"], plain["kind"], tuple(plain["classes"]))
+        except (KeyError, TypeError) as error:
+            raise CheckpointError(f"the task of the run cannot be read: {type(error).__name__} {error}") from error
+        if task.kind not in TASKS[1:] or not all(isinstance(one, str) for one in (task.target, *task.classes)):
+            raise CheckpointError(f"the task of the run is {plain!r}: no such kind")
+        return task
+
+
+def detect_task(column: pd.Series, target: str, told: str = "auto") -> Task:
+    """The task that a target's filled cells ask for, or the one that the user told."""
+    require(told in TASKS, "--task", told, f"use one of {', '.join(TASKS)}")
+    values, cells = numbers(column), codes(column)
+    filled = int(cells.notna().sum())
+    if filled == 0:
+        raise DataError(f"--target {target} is empty: choose a column with values")
+    readable = values[~np.isnan(values)]
+    is_number = len(readable) >= READABLE * filled
+    kind = told
+    if told == "auto":
+        distinct = len(np.unique(readable)) if is_number else cells.nunique()
+        classes = distinct == 2 or not is_number or _numbered(readable)
+        kind = ("binary" if distinct == 2 else "multiclass") if classes else "regression"
+    if kind == "regression":
+        return _regression(target, column, readable, filled, is_number)
+    return _classification(target, kind, cells, told)
+
+
+def _numbered(values: np.ndarray) -> bool:
+    """Whether numbers look like class numbers."""
+    distinct = np.unique(values)
+    return 2 < len(distinct) <= MOST_NUMBERED and distinct[0] in (0, 1) and bool((np.diff(distinct) == 1).all())
+
+
+def _regression(target: str, column: pd.Series, readable: np.ndarray, filled: int, is_number: bool) -> Task:
+    if not is_number:
+        sample = next(str(cell) for cell in column[column.notna()] if np.isnan(numbers(column[column == cell])[0]))
+        share = f"only {len(readable)} of {filled} values are numbers, {sample[:40]!r} is not"
+        raise DataError(f"--task regression: {share}: choose another --target or task")
+    if len(np.unique(readable)) < 2:
+        raise DataError(f"--target {target} has one value, {readable[0]:g}: there is nothing to learn")
+    return Task(target, "regression")
+
+
+def _classification(target: str, kind: str, cells: pd.Series, told: str) -> Task:
+    counts = cells.value_counts()
+    if len(counts) < 2:
+        raise DataError(f"--target {target} has one value, {counts.index[0]!r}: there is nothing to learn")
+    if kind == "binary" and len(counts) > 2:
+        raise DataError(f"--task binary: {target} has {len(counts)} classes: use multiclass")
+    if len(counts) > MOST_CLASSES:
+        hint = "choose another target" if told == "auto" else "use --task regression, or another target"
+        raise DataError(f"--target {target} has {len(counts)} different values, {MOST_CLASSES} classes at most: {hint}")
+    rare = sorted(level for level in counts.index if counts[level] < 2)
+    if rare:
+        raise DataError(f"--target {target} has one row of {shown(rare)}: give at least two rows a class")
+    return Task(target, kind, tuple(sorted(counts.index, key=_order)))
+
+
+def _order(level: str) -> tuple[bool, float, str]:
+    """Numbers by size, before texts."""
+    try:
+        return False, float(level), level
+    except ValueError:
+        return True, 0.0, level

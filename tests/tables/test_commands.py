@@ -1,0 +1,259 @@
+"""`r2d2net fit | predict | evaluate | inspect` as a user meets them."""
+
+import json
+import re
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from r2d2net.estimators import R2D2Regressor
+from r2d2net.tables.settings import Settings
+from table_runs import command, make_table
+
+PARTS = {
+    *("run.json", "model", "novelty.safetensors", "metrics.json", "relevance.json", "history.json"),
+    *("test_predictions.csv", "figures", "report.html"),
+}
+
+
+def test_fit_writes_a_run_and_says_what_it_did(price_run):
+    folder, ended = price_run
+    assert ended.code == 0, ended.error
+    assert "task: regression (detected; --task overrides)" in ended.error
+    assert "rows: 280 training, 40 validation, 80 test" in ended.error
+    assert re.search(r"\d+ cells missing, filled in \(median.*\): z \d+", ended.error)
+    assert "column name left out: 320 different texts" in ended.error
+    assert {path.name for path in folder.iterdir()} == PARTS
+    assert {path.name for path in (folder / "figures").iterdir()} == {
+        *("predictions.png", "inputs.png", "learning-curve.png"),
+    }
+    found = ended.json
+    assert found["test"]["rmse"] < 1 < 2.5 < found["test"]["constant"]["rmse"]
+    assert found["test"]["nll"] < found["test"]["constant"]["nll"]
+    assert 0.8 <= found["test"]["coverage"] <= 1
+    assert [one["name"] for one in found["inputs"]][:2] == ["x", "group"]
+    run = json.loads((folder / "run.json").read_text())
+    assert {"settings", "seed", "versions", "commit", "written", "columns", "task", "data"} <= set(run)
+    assert run["data"]["file"] == "train.csv"
+    page = (folder / "report.html").read_text()
+    assert page.count("data:image/png;base64,") == 3
+    assert not re.search(r'(src|href)="(?!data:|#)', page)  # needs no other file
+
+
+def test_test_rows_are_those_of_the_file(price_run, tables):
+    folder, ended = price_run
+    rows, file = pd.read_csv(folder / "test_predictions.csv"), pd.read_csv(tables / "train.csv")
+    np.testing.assert_allclose(rows["observed"], file["price"][rows["row"] - 1])
+    metrics = ended.json["test"]
+    assert metrics["rmse"] == pytest.approx(np.sqrt(np.square(rows["mean"] - rows["observed"]).mean()))
+    assert metrics["coverage"] == pytest.approx(
+        ((rows["low"] <= rows["observed"]) & (rows["observed"] <= rows["high"])).mean()
+    )
+
+
+def test_classes(kind_run, tables):
+    folder, ended = kind_run
+    assert ended.code == 0, ended.error
+    assert "task: binary of high, low (detected; --task overrides)" in ended.error
+    assert "accuracy" in ended.out
+    assert "best constant" in ended.out
+    assert (folder / "figures" / "reliability.png").exists()
+    predicted = command("predict", folder, tables / "new.csv", "--keep", "name,kind", "-o", tables / "kinds.csv")
+    assert predicted.code == 0, predicted.error
+    rows = pd.read_csv(tables / "kinds.csv")
+    assert list(rows) == ["name", "kind", "prediction", "p(high)", "p(low)", "entropy", "typicality", "unlike"]
+    np.testing.assert_allclose(rows["p(high)"] + rows["p(low)"], 1, rtol=1e-5)
+    p = rows[["p(high)", "p(low)"]].to_numpy()
+    np.testing.assert_allclose(rows["entropy"], -(p * np.log(p)).sum(1), rtol=1e-3, atol=1e-4)
+    evaluated = command("evaluate", folder, tables / "new.csv", "--json", "--quiet").json
+    assert evaluated["accuracy"] == pytest.approx((rows["prediction"] == rows["kind"]).mean())
+    assert evaluated["accuracy"] > 0.8
+    assert evaluated["rows"] == 200
+
+
+def test_predictions_are_the_same_by_blocks_to_any_file_and_beside_strange_columns(price_run, tables, monkeypatch):
+    folder, _ = price_run
+    new = pd.read_csv(tables / "new.csv")
+    whole = command("predict", folder, tables / "new.csv")
+    assert whole.code == 0, whole.error
+    lines = whole.out.splitlines()
+    assert lines[0] == "mean,sd,low,high,typicality,unlike"
+    assert len(lines) == 201
+    other = new.drop(columns=["price", "kind"])[["name", "group", "x", "z", "day"]].assign(extra=1)
+    other.to_parquet(tables / "new.parquet")
+    monkeypatch.setattr("r2d2net.tables.run_folder.MOST_ROWS", 32)
+    by_blocks = command("predict", folder, tables / "new.parquet", "-o", tables / "out.parquet", "--json")
+    assert by_blocks.code == 0, by_blocks.error
+    assert "ignored: 'extra'" in by_blocks.error
+    assert by_blocks.json["rows"] == 200
+    rows = pd.read_parquet(tables / "out.parquet")
+    first = pd.read_csv(tables / "new.csv").assign(
+        **{k: [float(line.split(",")[i]) for line in lines[1:]] for i, k in enumerate(["mean", "sd", "low", "high"])}
+    )
+    for name in ("mean", "sd", "low", "high"):
+        np.testing.assert_allclose(rows[name], first[name], rtol=1e-4)
+    as_json = [json.loads(line) for line in command("predict", folder, tables / "new.csv", "--json").out.splitlines()]
+    np.testing.assert_allclose([row["mean"] for row in as_json], first["mean"], rtol=1e-4)
+    narrow = command("predict", folder, tables / "new.csv", "--level", "0.5").out.splitlines()
+    low, high = map(float, narrow[1].split(",")[2:4])
+    assert first["low"][0] < low < high < first["high"][0]
+
+
+def test_rows_unlike_the_training_rows_are_flagged(price_run, tables):
+    folder, _ = price_run
+    new = make_table(100, seed=2)
+    new.loc[:49, "x"] += 10
+    new.loc[50:59, "group"] = "violet"
+    new.to_csv(tables / "strange.csv", index=False)
+    ended = command("predict", folder, tables / "strange.csv", "-o", tables / "flags.csv")
+    flags = pd.read_csv(tables / "flags.csv")["unlike"]
+    assert flags[:60].all()
+    assert flags[60:].mean() < 0.2
+    assert "10 cells of levels unknown to the model: group 10" in ended.error
+    assert "1% expected of rows like them" in ended.error
+
+
+def test_missing_columns_are_listed_and_an_older_output_is_kept(price_run, tables):
+    folder, _ = price_run
+    pd.read_csv(tables / "new.csv").drop(columns=["x", "group"]).to_csv(tables / "lacking.csv", index=False)
+    (tables / "precious.csv").write_text("precious")
+    ended = command("predict", folder, tables / "lacking.csv", "-o", tables / "precious.csv")
+    assert (ended.code, ended.out) == (2, "")
+    path = tables / "lacking.csv"
+    assert ended.error == f"error: {path} lacks the columns 'x', 'group': add them, they may be empty\n"
+    # a fault in the last block
+    text = (tables / "new.csv").read_text()
+    (tables / "torn.csv").write_text(text + "1,2,3,4,5,6,7,8,9\n")
+    ended = command("predict", folder, tables / "torn.csv", "-o", tables / "precious.csv")
+    assert ended.code == 2
+    assert (tables / "precious.csv").read_text() == "precious"
+    assert command("predict", folder, tables / "torn.csv").out == ""
+    assert not list(tables.glob(".precious*"))
+
+
+def test_inspect_shows_prior_weights_and_inputs(price_run):
+    folder, _ = price_run
+    found = command("inspect", folder, "--json").json
+    assert found["weights"] == 10 * 6 + 10 + 10 + 1  # x, z, three groups, day
+    assert 0 < found["effective_weights"] < found["weights"]
+    assert 0.3 < found["noise_sd"] < 1
+    assert {one["name"] for one in found["inputs"] if one["kept"]} == {"x", "group"}
+    shown = command("inspect", folder).out
+    assert "R2D2(a_pi=" in shown
+    assert "of which the data determine" in shown
+
+
+def test_an_existing_run_is_kept_unless_told_and_unless_the_new_one_can_be(price_run, tables):
+    folder, _ = price_run
+    before = (folder / "run.json").read_bytes()
+    again = ["fit", tables / "train.csv", "--target", "price", "--out", folder, "--hidden", "0", "--epochs", "1"]
+    ended = command(*again)
+    assert ended.code == 2
+    assert "holds a run: give another folder, --overwrite, or --resume" in ended.error
+    ended = command(*again, "--overwrite", "--algorithm", "map")  # refused when the fit begins
+    assert ended.code == 2
+    assert "MAP does not suit the prior" in ended.error
+    assert (folder / "run.json").read_bytes() == before
+    assert {path.name for path in folder.iterdir()} == PARTS
+    (tables / "mine").mkdir()
+    (tables / "mine" / "thesis.txt").write_text("precious")
+    ended = command(*again[:4], "--out", tables / "mine", "--overwrite")
+    assert ended.code == 2
+    assert "is not empty and holds no run" in ended.error
+
+
+def test_overwrite_replaces_a_run(tables):
+    fit = [
+        "fit",
+        tables / "train.csv",
+        "--target",
+        "price",
+        "--out",
+        tables / "twice",
+        "--hidden",
+        "0",
+        "--epochs",
+        "1",
+    ]
+    assert command(*fit).code == 0
+    assert command(*fit, "--overwrite", "--seed", "5", "--quiet").out == ""
+    assert json.loads((tables / "twice" / "run.json").read_text())["seed"] == 5
+    assert {path.name for path in (tables / "twice").iterdir()} == PARTS
+    ended = command("fit", "--resume", tables / "twice", "--json")
+    assert ended.code == 0
+    assert "there is nothing left to do" in ended.error
+    assert ended.json["settings"]["seed"] == 5
+
+
+@pytest.mark.parametrize("kind", ["json", "toml"])
+def test_config_files_have_the_same_names_and_the_command_line_wins(tables, kind):
+    values = {
+        "data": str(tables / "train.csv"),
+        "target": "price",
+        "epochs": 1,
+        "hidden": [3],
+        "batch-size": 50,
+        "seed": 3,
+    }
+    text = json.dumps(values) if kind == "json" else "\n".join(f"{k} = {json.dumps(v)}" for k, v in values.items())
+    config = tables / f"fit.{kind}"
+    config.write_text(text)
+    ended = command("fit", "--config", config, "--seed", "4", "--out", tables / f"by-{kind}", "--json", "--test", "0")
+    assert ended.code == 0, ended.error
+    settings = ended.json["settings"]
+    assert (settings["seed"], settings["hidden"], settings["batch_size"]) == (4, [3], 50)
+    assert ended.json["test"] is None
+    config.write_text(text.replace("epochs", "epoch"))
+    ended = command("fit", "--config", config)
+    assert ended.code == 2
+    assert f"--config {config}: 'epoch' is no option: use target, task, prior" in ended.error
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--target", "cost"], "--target cost is no column of"),
+        (["--target", "price", "--epochs", "0"], "--epochs 0 is out of range: use a whole number from 1"),
+        (["--target", "price", "--prior", "flat"], "--prior flat is out of range: use one of r2d2"),
+        (["--target", "price", "--hidden", "a"], "--hidden a is out of range: use widths such as 50,50"),
+        (["--target", "price", "--hidden", "99999,99999"], "--hidden 99999,99999 makes"),
+        (["--target", "price", "--test", "0.5", "--validation", "0.5"], "leave a tenth to train on"),
+        (["--target", "name"], "--target name has 400 different values"),
+        ([], "--target is missing: name the column to predict"),
+    ],
+)
+def test_bad_options_are_one_line(tables, arguments, message):
+    ended = command("fit", tables / "train.csv", *arguments, "--out", tables / "never")
+    assert (ended.code, ended.out) == (2, "")
+    assert message in ended.error
+    assert ended.error.count("\n") == 1
+    assert not (tables / "never").exists()
+
+
+def test_defaults_are_those_of_the_estimators():
+    estimator, settings = R2D2Regressor(), Settings(target="y")
+    for name in ("hidden", "prior", "algorithm", "activation", "epochs", "batch_size", "patience", "restarts", "draws"):
+        assert getattr(settings, name) == getattr(estimator, name), name
+
+
+def test_every_command_has_help_with_an_example():
+    for words in (
+        ["fit"],
+        ["predict"],
+        ["evaluate"],
+        ["inspect"],
+        ["priors"],
+        ["demo"],
+        ["reproduce"],
+        ["report"],
+        ["data", "list"],
+        ["data", "verify"],
+        ["data", "fetch"],
+    ):
+        ended = command(*words, "--help")
+        assert ended.code == 0, words
+        text = " ".join(ended.out.replace("│", " ").split())
+        assert f"example `r2d2net {' '.join(words)}" in text, words
+        assert "--json" in text, words
+        assert "--quiet" in text, words

@@ -1,0 +1,60 @@
+"""Rows unlike the training rows: a known share of false alarms, and alarms where there is reason."""
+
+import numpy as np
+import pytest
+
+from r2d2net.errors import CheckpointError
+from r2d2net.tables.novelty import ALARM, FILE, Novelty, learn_novelty
+
+
+def rows(rng, n, inputs):
+    """Skewed, dependent numbers and a category of five levels."""
+    mix = np.random.default_rng(1).normal(size=(inputs, inputs))
+    return np.hstack(
+        [rng.exponential(size=(n, inputs)) @ mix, np.eye(5)[rng.choice(5, n, p=[0.5, 0.2, 0.2, 0.06, 0.04])]]
+    )
+
+
+@pytest.mark.parametrize(("n", "inputs"), [(300, 5), (300, 60), (1000, 20)])
+def test_share_of_false_alarms(n, inputs):
+    """The alarm rate of a model has mean k / (n + 1), k = floor(ALARM (n + 1)), and variance at most that of a
+    Beta(k, n + 1 - k) law plus that of the new rows; 20 models, five standard errors: false alarm rate 6e-7."""
+    models, new = 20, 2000
+    rates = []
+    for seed in range(models):
+        rng = np.random.default_rng(seed)
+        novelty = learn_novelty(rows(rng, n, inputs), seed)
+        rates.append(novelty.unlike(rows(rng, new, inputs)).mean())
+    expected = np.floor(ALARM * (n + 1)) / (n + 1)
+    deviation = np.sqrt(expected * (1 - expected) * (1 / n + 1 / new) / models)
+    assert abs(np.mean(rates) - expected) < 5 * deviation
+
+
+def test_rows_from_elsewhere_are_flagged():
+    rng = np.random.default_rng(0)
+    train = rows(rng, 500, 10)
+    novelty = learn_novelty(train, 0)
+    like = rows(rng, 500, 10)
+    assert novelty.unlike(like).mean() < 0.05
+    shifted = like.copy()
+    shifted[:, :10] += 6 * train[:, :10].std(0)
+    assert novelty.unlike(shifted).mean() > 0.95
+    shuffled = like.copy()  # each input is as it was, but not together
+    for column in range(10):
+        shuffled[:, column] = rng.permutation(shuffled[:, column])
+    assert novelty.unlike(shuffled).mean() > 0.3
+
+
+def test_few_rows_never_flag_and_saving_keeps_every_bit(tmp_path):
+    rng = np.random.default_rng(0)
+    few = learn_novelty(rng.normal(size=(50, 3)), 0)
+    assert not few.unlike(np.full((1, 3), 100.0)).any()
+    few.save(tmp_path)
+    x = rng.normal(size=(20, 3))
+    again = Novelty.load(tmp_path, 3)
+    np.testing.assert_array_equal(again.typicality(x), few.typicality(x))
+    with pytest.raises(CheckpointError, match="other inputs"):
+        Novelty.load(tmp_path, 4)
+    (tmp_path / FILE).write_bytes(b"nonsense")
+    with pytest.raises(CheckpointError, match="truncated"):
+        Novelty.load(tmp_path, 3)

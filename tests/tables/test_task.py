@@ -1,0 +1,72 @@
+"""What a target asks for."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from r2d2net.errors import DataError, ParameterError
+from r2d2net.tables.settings import Settings
+from r2d2net.tables.task import Task, detect_task
+from r2d2net.tables.training_table import read_training_table
+
+
+@pytest.mark.parametrize(
+    ("cells", "kind", "classes"),
+    [
+        (["1.5", "2", "3.25"] * 5, "regression", ()),
+        (["10", "20", "30"] * 5, "regression", ()),
+        ([str(i) for i in range(30)], "regression", ()),
+        (["0", "1"] * 5, "binary", ("0", "1")),
+        (["-1", "1"] * 5, "binary", ("-1", "1")),
+        (["1", "2", "3"] * 5, "multiclass", ("1", "2", "3")),
+        ([str(i % 10) for i in range(30)], "multiclass", tuple("0123456789")),
+        (["yes", "no", None] * 5, "binary", ("no", "yes")),
+        ([True, False] * 5, "binary", ("False", "True")),
+        (["a", "b", "c"] * 5, "multiclass", ("a", "b", "c")),
+    ],
+)
+def test_task_is_detected(cells, kind, classes):
+    task = detect_task(pd.Series(cells, dtype=object), "y")
+    assert (task.kind, task.classes) == (kind, classes)
+    assert Task.of(task.plain()) == task
+
+
+def test_the_user_overrides_and_is_told_where_that_cannot_be():
+    whole = pd.Series(["1", "2", "3"] * 5)
+    assert detect_task(whole, "y", "regression").kind == "regression"
+    assert detect_task(pd.Series([1.0, 5.0, 9.0] * 5), "y", "multiclass").classes == ("1", "5", "9")
+    with pytest.raises(DataError, match=r"--task binary: y has 3 classes: use multiclass"):
+        detect_task(whole, "y", "binary")
+    with pytest.raises(DataError, match=r"--task regression: only 0 of 4 values are numbers, 'a' is not"):
+        detect_task(pd.Series(list("abab")), "y", "regression")
+    with pytest.raises(DataError, match="there is nothing to learn"):
+        detect_task(pd.Series(["3"] * 5), "y")
+    with pytest.raises(DataError, match="one row of 'c'"):
+        detect_task(pd.Series(list("ababc")), "y")
+    with pytest.raises(ParameterError, match="--task=ranking"):
+        detect_task(whole, "y", "ranking")
+
+
+def test_targets_are_read_as_numbers_or_class_numbers():
+    task = Task("y", "multiclass", ("1", "2"))
+    read = task.read(pd.Series(["2", "1.0", "3", None]))
+    np.testing.assert_array_equal(read, [1, 0, -1, np.nan])
+
+
+def test_rows_without_target_are_left_out_and_the_rest_is_split_by_seed_and_class(tmp_path):
+    path = tmp_path / "t.csv"
+    labels = ["rare"] * 10 + ["often"] * 90 + [""] * 7
+    path.write_text("x,y\n" + "".join(f"{i * i % 97},{label}\n" for i, label in enumerate(labels)))
+    settings = Settings(target="y")
+    found = read_training_table(path, settings)
+    assert found.rows == {"training": 70, "validation": 10, "test": 20}
+    assert "7 rows without a readable y left out" in found.notes
+    assert found.task.classes == ("often", "rare")
+    assert int(found.y_test.sum()) == 2  # a fifth of the rare ones
+    again = read_training_table(path, settings)
+    np.testing.assert_array_equal(found.test_rows, again.test_rows)
+    other = read_training_table(path, Settings(target="y", seed=1))
+    assert found.test_rows.tolist() != other.test_rows.tolist()
+    # nothing of the test rows enters what is learnt
+    train = np.setdiff1d(np.arange(100), found.test_rows)
+    assert found.columns.used[0].mean == pytest.approx(np.mean([i * i % 97 for i in train]))

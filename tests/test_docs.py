@@ -1,0 +1,136 @@
+"""The documentation: its examples run as they stand, the site builds without a warning and without the network."""
+
+import importlib
+import inspect
+import os
+import re
+import subprocess
+import sys
+from html.parser import HTMLParser
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+import pytest
+from typer.main import get_command
+
+import r2d2net
+from r2d2net.cli import app
+
+pytest.importorskip("mkdocs", reason="the extra `docs` is not installed")
+pytest.importorskip("mkdocstrings", reason="the extra `docs` is not installed")
+
+ROOT = Path(__file__).parents[1]
+BLOCK = re.compile(r"(?P<needs><!-- needs (?P<variable>\w+) -->\n)?```python\n(?P<code>.*?)```", flags=re.DOTALL)
+NAMESPACES = ["r2d2net", *(f"r2d2net.{name}" for name in r2d2net.__all__ if inspect.ismodule(getattr(r2d2net, name)))]
+
+
+def blocks() -> list[pytest.param]:
+    """The Python blocks of all pages; those that need files say which variable of the environment has them."""
+    found = []
+    for page in sorted((ROOT / "docs").rglob("*.md")):
+        for i, match in enumerate(BLOCK.finditer(page.read_text(encoding="utf-8"))):
+            variable = match["variable"]
+            missing = variable is not None and not os.environ.get(variable)
+            marks = pytest.mark.skipif(missing, reason=f"{variable} is not set")
+            found.append(pytest.param(match["code"], page, marks=marks, id=f"{page.relative_to(ROOT / 'docs')}-{i}"))
+    return found
+
+
+@pytest.mark.parametrize(("code", "page"), blocks())
+def test_example_runs(code: str, page: Path) -> None:
+    exec(compile(code, str(page), "exec"), {})
+
+
+@pytest.mark.parametrize("command", ["fit", "predict", "evaluate", "inspect"])
+def test_command_line_page_knows_every_option(command: str) -> None:
+    text = (ROOT / "docs" / "command-line.md").read_text(encoding="utf-8")
+    options = {name for p in get_command(app).commands[command].params for name in p.opts if name.startswith("--")}
+    assert f"r2d2net {command} " in text
+    assert options - {"--help"} <= set(re.findall(r"--[a-z-]+", text))
+
+
+def test_command_line_page_knows_no_other_option() -> None:
+    text = (ROOT / "docs" / "command-line.md").read_text(encoding="utf-8")
+    options = {name for c in get_command(app).commands.values() for p in c.params for name in p.opts}
+    assert set(re.findall(r"(?<=`)--[a-z-]+", text)) <= options | {"--help"}
+
+
+class Page(HTMLParser):
+    """What a page of the site links to and can be linked by."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.links: list[str] = []
+        self.loaded: list[str] = []  # pictures, scripts and styles: a browser fetches these unasked
+        self.ids: set[str] = set()
+        self.tags: set[str] = set()
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        given = {name: value for name, value in attrs if value is not None}
+        self.tags.add(tag)
+        self.ids.update(given[name] for name in ("id", "name") if name in given)
+        if tag in ("img", "script", "link", "iframe", "source"):
+            self.loaded += [given[name] for name in ("src", "href") if name in given]
+        elif "href" in given:
+            self.links.append(given["href"])
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> dict[Path, Page]:
+    """Every page of the site, built as `make docs` builds it, with a proxy that answers nothing for a network."""
+    folder = tmp_path_factory.mktemp("site").resolve()
+    unreachable = dict.fromkeys(("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"), "http://127.0.0.1:9")
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(folder)]
+    environment = {**os.environ, **unreachable, "NO_MKDOCS_2_WARNING": "1"}
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return {path: Page(path.read_text(encoding="utf-8")) for path in sorted(folder.rglob("*.html"))}
+
+
+def test_internal_links_resolve(site: dict[Path, Page]) -> None:
+    broken = []
+    for path, page in site.items():
+        if path.name == "404.html":  # its links begin at the root of a server
+            continue
+        for link in page.links + page.loaded:
+            parts = urlsplit(link)
+            if parts.scheme in ("http", "https", "mailto"):
+                continue
+            target = (path.parent / unquote(parts.path)).resolve() if parts.path else path
+            target = target / "index.html" if target.is_dir() else target
+            anchored = not parts.fragment or (target in site and unquote(parts.fragment) in site[target].ids)
+            if not target.exists() or not (anchored or parts.fragment == "__top"):
+                broken.append(f"{path.name}: {link}")
+    assert not broken, broken
+
+
+def test_nothing_is_fetched_from_elsewhere(site: dict[Path, Page]) -> None:
+    fetched = {link for page in site.values() for link in page.loaded if urlsplit(link).netloc}
+    assert not fetched
+
+
+def test_every_public_name_is_in_the_reference(site: dict[Path, Page]) -> None:
+    documented = set().union(*(page.ids for path, page in site.items() if path.parent.name == "api"))
+    modules = [importlib.import_module(name) for name in NAMESPACES]
+    names: dict[int, set[str]] = {}  # of one thing, in all places where it can be found
+    for module in modules:
+        for name in module.__all__:
+            thing = getattr(module, name)
+            if name != "__version__" and not inspect.ismodule(thing):
+                home = f"{getattr(thing, '__module__', '')}.{getattr(thing, '__qualname__', '')}"
+                names.setdefault(id(thing), {home}).add(f"{module.__name__}.{name}")
+    missing = [found for found in names.values() if not found & documented]
+    assert not missing, missing
+
+
+def test_pages_have_what_they_promise(site: dict[Path, Page]) -> None:
+    pages = {path.name if path.parent.name != "api" else f"api/{path.name}": page for path, page in site.items()}
+    assert "img" in pages["index.html"].tags
+    assert "figures/predictive_band.png" in pages["index.html"].loaded
+    assert {"table", "pre"} <= pages["algorithms.html"].tags
+    assert {"pre", "code"} <= pages["method.html"].tags
+    linked = set(pages["index.html"].links)
+    for tutorial in (ROOT / "tutorials").glob("*.py"):
+        assert f"tutorials/{tutorial.stem}.html" in linked
+        assert "pre" in pages[f"{tutorial.stem}.html"].tags

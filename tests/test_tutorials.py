@@ -1,0 +1,68 @@
+"""The tutorials run as scripts and show what they say, and what their pages show is what they print.
+
+Limits leave room around what several seeds of data and training gave, which stands beside each.
+"""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+TUTORIALS = Path(__file__).parents[1] / "tutorials"
+NUMBER = re.compile(r"\d+(?:\.\d+)?")
+
+
+def printed(name: str) -> str:
+    """What a tutorial prints, warnings being errors; its words, not its numbers, must be those kept for its page."""
+    command = [sys.executable, "-W", "error", str(TUTORIALS / f"{name}.py")]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    kept = (TUTORIALS / "output" / f"{name}.txt").read_text(encoding="utf-8")
+    now, then = (NUMBER.sub("#", text).split() for text in (done.stdout, kept))
+    assert now == then, f"tutorials/output/{name}.txt is of another version: write {done.stdout!r} into it"
+    return done.stdout
+
+
+def figures(text: str, pattern: str) -> list[float]:
+    """The numbers that a pattern's groups find."""
+    match = re.search(pattern, text)
+    assert match is not None, text
+    return [float(group) for group in match.groups()]
+
+
+def test_input_selection() -> None:
+    text = printed("input_selection")
+    assert "kept: x1, x2, x3, x4\n" in text  # with each of the seeds 0 to 5
+    network, ridge, noise = figures(text, r"network ([\d.]+), ridge regression ([\d.]+), noise ([\d.]+)")
+    assert noise == 3
+    assert network < 6 < 15 < ridge  # 3.6 to 4.2
+    (cover,) = figures(text, r"hold ([\d.]+)%")
+    assert 82 < cover < 97  # 87.1 to 91.5
+
+
+def test_ood_digits() -> None:
+    text = printed("ood_digits")
+    r2d2, gaussian = text[: text.index("Gaussian:")], text[text.index("Gaussian:") :]
+    # Wrong of 300, and AUROC by entropy of digits 5 to 9 and of inverted images. Seeds 0, 1 and 3 gave, for R2D2,
+    # 5 or 6, .83 to .89 and .81 to .96, and for the Gaussian prior 1 to 3, .93 to .97 and .995 or more.
+    for part, most, others, inverted in ((r2d2, 20, 0.75, 0.7), (gaussian, 10, 0.88, 0.97)):
+        wrong, surest = figures(part, r": (\d+) of 300 digits wrong, (\d+) in the surest")
+        assert wrong < most
+        assert surest <= wrong / 2
+        assert figures(part, r"digits 5 to 9 +entropy +AUROC ([\d.]+)") > [others]
+        assert figures(part, r"inverted +entropy +AUROC ([\d.]+)") > [inverted]
+
+
+def test_transformer() -> None:
+    text = printed("transformer")
+    # Seeds 0 to 3: right .74 to .80 and NLL .81 to 1.63 before, .84 to .87 and .39 to .43 after.
+    plain = figures(text, r"plain: right ([\d.]+), sure ([\d.]+), NLL ([\d.]+)")
+    bayesian = figures(text, r"Bayesian: right ([\d.]+), sure ([\d.]+), NLL ([\d.]+)")
+    assert bayesian[0] > plain[0]
+    assert abs(bayesian[1] - bayesian[0]) < abs(plain[1] - plain[0])
+    assert bayesian[2] < 0.6 < plain[2]
+    entropy, agreed, disagreed = figures(text, r"entropy ([\d.]+) = ([\d.]+) that .* \+ ([\d.]+) that they do not")
+    assert abs(entropy - agreed - disagreed) < 0.002
+    assert disagreed > 0
