@@ -4,7 +4,7 @@ import torch
 
 import r2d2net as rn
 from r2d2net.posterior import Posterior
-from r2d2net.shrinkage.effective_weights import effective_weights
+from r2d2net.shrinkage import effective_weights
 from r2d2net.units import no_units
 
 
