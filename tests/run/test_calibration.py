@@ -1,5 +1,7 @@
 """Noise as validation rows tell it."""
 
+import math
+
 import pytest
 import torch
 from torch import nn
@@ -24,6 +26,14 @@ def test_few_rows_move_it_little():
     """One residual of 4 deviations alone would ask for a factor of 16."""
     y, predicted = torch.full((1, 1), 4.0), Regression(torch.zeros(2, 1, 1), torch.ones(1))
     assert 1.0 < noise_factor(predicted, y) < 3.0
+
+
+@pytest.mark.parametrize("size", [1e-8, 1e6])
+def test_noise_that_is_far_off_is_put_right(size):
+    """Twenty rows of unit noise: log m has standard deviation sqrt(2 / 20) = .32; the bound is 5 of them (6e-7)."""
+    y = torch.randn(20, 1, generator=torch.Generator().manual_seed(3))
+    found = noise_factor(Regression(torch.zeros(2, 20, 1), torch.full((1,), size)), y)
+    assert math.log(found * size) == pytest.approx(0, abs=1.6)
 
 
 def test_fit_takes_the_noise_from_validation_rows():
