@@ -1,4 +1,4 @@
-"""The command line as a user meets it: a child process, its files, its exit codes."""
+"""The command line as a user meets it: what it prints, its files, its exit codes."""
 
 import json
 import subprocess
@@ -7,17 +7,14 @@ from pathlib import Path
 
 import pytest
 
-
-def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-c", "from r2d2net.cli import main; main()", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+from table_runs import command
 
 
 @pytest.mark.parametrize("kind", ["png", "svg"])
 def test_priors_writes_figure_and_numbers(tmp_path: Path, kind: str) -> None:
-    done = run("priors", "--out", str(tmp_path / "new" / "folder"), "--format", kind)
-    assert done.returncode == 0, done.stderr
-    assert "neither the pole" in " ".join(done.stdout.split())
+    done = command("priors", "--out", str(tmp_path / "new" / "folder"), "--format", kind)
+    assert done.code == 0, done.error
+    assert "neither the pole" in " ".join(done.out.split())
     folder = tmp_path / "new" / "folder"
     assert sorted(path.name for path in folder.iterdir()) == [f"priors.{kind}", "rates.json"]
     head = (folder / f"priors.{kind}").read_bytes()[:100]
@@ -31,20 +28,25 @@ def test_priors_writes_figure_and_numbers(tmp_path: Path, kind: str) -> None:
 def test_bad_input_is_one_line_and_exit_code_2(tmp_path: Path) -> None:
     taken = tmp_path / "taken"
     taken.write_text("precious")
-    done = run("priors", "--out", str(taken))
-    assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == f"error: --out {taken} cannot be used (file exists): give a folder that can be written\n"
+    done = command("priors", "--out", str(taken))
+    assert (done.code, done.out) == (2, "")
+    assert done.error == f"error: --out {taken} cannot be used (file exists): give a folder that can be written\n"
     assert taken.read_text() == "precious"
     inside = taken / "demo"
-    done = run("demo", "--out", str(inside))
-    assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == f"error: --out {inside} cannot be used (not a directory): give a folder that can be written\n"
+    done = command("demo", "--out", str(inside))
+    assert (done.code, done.out) == (2, "")
+    assert done.error == f"error: --out {inside} cannot be used (not a directory): give a folder that can be written\n"
     for arguments in (["priors", "--format", "bmp"], ["prior"], ["priors", "--colour"], ["demo", "--seed", "-1"]):
-        done = run(*arguments)
-        assert (done.returncode, done.stdout) == (2, "")
-        assert done.stderr.startswith("error: ")
-        assert done.stderr.count("\n") == 1
+        done = command(*arguments)
+        assert (done.code, done.out) == (2, "")
+        assert done.error.startswith("error: ")
+        assert done.error.count("\n") == 1
 
 
-def test_version() -> None:
-    assert run("--version").stdout.startswith("r2d2net ")
+def test_child_process_ends_the_same_way() -> None:
+    for arguments, code, text in ((["--version"], 0, "r2d2net "), (["prior"], 2, "error: ")):
+        child = [sys.executable, "-c", "from r2d2net.cli import main; main()", *arguments]
+        done = subprocess.run(child, capture_output=True, text=True, timeout=120, check=False)
+        assert done.returncode == code
+        assert (done.stderr or done.stdout).startswith(text)
+        assert not (done.stdout and done.stderr)
