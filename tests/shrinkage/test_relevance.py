@@ -103,6 +103,40 @@ def test_the_columns_of_a_category_are_one_input() -> None:
     assert sum(told) / len(told) < 0.02
 
 
+def test_a_bend_tells_as_much_as_a_slope() -> None:
+    """Of f = 2 a + (b^2 - 1) the shares are 4/6 and 2/6, alone as well as shuffled (standard error 0.03)."""
+
+    class Bend(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.line = torch.nn.Linear(2, 1)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.line(torch.stack([x[:, 0], x[:, 1] ** 2 - 1], dim=1))
+
+    x = torch.randn(3000, 2, generator=torch.Generator().manual_seed(4))
+    y = 2 * x[:, 0] + x[:, 1] ** 2 - 1
+    posterior = rn.fit(rn.BayesianModel(Bend()), (x, y), epochs=40, batch_size=100, seed=0, standardize=False)
+    found = input_relevance(posterior, x, draws=20, shuffles=2)
+    assert found.mean.tolist() == pytest.approx([2 / 3, 1 / 3], abs=0.12)
+    assert found.alone.tolist() == pytest.approx([2 / 3, 1 / 3], abs=0.12)
+
+
+def test_what_moves_all_logits_alike_is_not_relevant() -> None:
+    """Softmax does not see it: the second input adds 5 to every logit, the first tells the classes."""
+    net = torch.nn.Linear(2, 2)
+    x = torch.randn(400, 2, generator=torch.Generator().manual_seed(5))
+    model = rn.BayesianModel(net, prior=rn.priors.Gaussian(), likelihood=rn.likelihoods.Categorical())
+    posterior = rn.fit(model, (x, (x[:, 0] > 0).long()), epochs=5, seed=0, standardize=False)
+    mean = torch.tensor([[-3.0, 5.0], [3.0, 5.0]])
+    state = posterior.state._replace(mean=posterior.state.mean.clone(), rho=torch.full_like(posterior.state.rho, 20.0))
+    posterior.model.bayesian[0].of(state.mean).copy_(mean)
+    certain = rn.Posterior(posterior.running, state, posterior.units, flat_target=False)
+    found = input_relevance(certain, x, draws=5)
+    assert found.mean.tolist() == pytest.approx([1, 0], abs=0.1)
+    assert found.kept.tolist() == [True, False]
+
+
 def test_bad_input_is_named() -> None:
     posterior = rn.fit(rn.BayesianModel(torch.nn.Linear(3, 1)), (torch.rand(9, 3), torch.rand(9)), epochs=1)
     with pytest.raises(rn.DataError, match="x has shape"):

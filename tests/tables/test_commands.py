@@ -257,3 +257,54 @@ def test_every_command_has_help_with_an_example():
         assert f"example `r2d2net {' '.join(words)}" in text, words
         assert "--json" in text, words
         assert "--quiet" in text, words
+
+
+@pytest.mark.parametrize("classes", [["-2", "-1"], ["2", "10"], [str(i) for i in range(1, 11)], ["b", "a"]])
+def test_classes_in_any_order_keep_their_names(tmp_path, classes):
+    """Numbers as texts have another order than numbers. One class for each cluster: every row is clear."""
+    rng = np.random.default_rng(0)
+    level = np.arange(300) % len(classes)
+    angle = 2 * np.pi * level / len(classes)
+    x = 5 * np.c_[np.cos(angle), np.sin(angle)] + 0.2 * rng.normal(size=(300, 2))
+    table = pd.DataFrame({"x": x[:, 0], "z": x[:, 1], "y": np.array(classes)[level]})
+    table.to_csv(tmp_path / "data.csv", index=False)
+    run = tmp_path / "run"
+    options = ["--target", "y", "--prior", "gaussian", "--hidden", "20", "--epochs", "60", "--task", "auto"]
+    ended = command("fit", tmp_path / "data.csv", *options, "--json", "--out", run)
+    assert ended.code == 0, ended.error
+    assert ended.json["test"]["accuracy"] > 0.9
+    out = tmp_path / "out.csv"
+    assert command("predict", run, tmp_path / "data.csv", "-o", out).code == 0
+    predicted = pd.read_csv(out, dtype=str)
+    assert (predicted["prediction"] == table["y"]).mean() > 0.9
+    assert command("evaluate", run, tmp_path / "data.csv", "--json").json["accuracy"] > 0.9
+
+
+def test_words_for_nothing_are_words_among_texts(tmp_path):
+    """NA is a class or a level as any other; among numbers it is nothing."""
+    rng = np.random.default_rng(1)
+    x = rng.normal(size=200)
+    table = pd.DataFrame(
+        {"x": x.astype(str), "country": rng.choice(["NA", "FR"], 200), "y": np.where(x > 0, "NA", "EU")}
+    )
+    table.loc[:39, "x"] = "NA"
+    table.to_csv(tmp_path / "data.csv", index=False)
+    options = ["--target", "y", "--hidden", "0", "--epochs", "30", "--json", "--out", tmp_path / "run"]
+    ended = command("fit", tmp_path / "data.csv", *options)
+    assert ended.code == 0, ended.error
+    assert "task: binary of EU, NA" in ended.error
+    assert "40 cells missing, filled in" in ended.error
+    used = json.loads((tmp_path / "run" / "run.json").read_text())["columns"]["used"]
+    assert [(one["name"], one["kind"]) for one in used] == [("x", "number"), ("country", "category")]
+
+
+def test_predictions_do_not_replace_the_rows_nor_go_by_another_name(price_run, tables):
+    folder, _ = price_run
+    before = (tables / "new.csv").read_bytes()
+    ended = command("predict", folder, tables / "new.csv", "-o", tables / "new.csv")
+    assert ended.code == 2
+    assert "is the file of the rows itself: give another name" in ended.error
+    assert (tables / "new.csv").read_bytes() == before
+    ended = command("predict", folder, tables / "new.csv", "-o", tables / "new.xlsx")
+    assert ended.code == 2
+    assert "predictions are written as .csv or .parquet" in ended.error

@@ -1,6 +1,8 @@
 """A fit that is killed goes on by `r2d2net fit --resume` and ends with the same model; other data are refused."""
 
+import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -10,6 +12,7 @@ import pytest
 
 from r2d2net import checkpoint
 from r2d2net.errors import CheckpointError
+from r2d2net.tables.run_folder import ASIDE, PARTS
 from table_runs import command, make_table
 
 CHILD = """
@@ -87,3 +90,57 @@ def test_killed_fit_that_replaces_a_run_leaves_nothing_of_it(data, tmp_path):
     assert command("fit", "--resume", run, "--quiet").code == 0
     assert not (run / ".replaced").exists()
     assert command("inspect", run, "--json").json["weights"] > 20
+
+
+def run_folders(tmp_path):
+    """A finished run, and a folder like one."""
+    finished = tmp_path / "finished"
+    make_table(60).to_csv(tmp_path / "data.csv", index=False)
+    quick = ["fit", tmp_path / "data.csv", "--target", "price", "--hidden", "0", "--epochs", "1", "--quiet", "--out"]
+    assert command(*quick, finished).code == 0
+    return finished, quick
+
+
+def test_an_older_run_outlives_every_moment_of_being_replaced(tmp_path):
+    """Whatever part has been put aside when the process dies, the older run is there again at the next command."""
+    finished, _ = run_folders(tmp_path)
+    parts = sorted(path.name for path in finished.iterdir())
+    for moved in range(1, len(PARTS) + 1):
+        run = tmp_path / f"killed-{moved}"
+        shutil.copytree(finished, run)
+        (run / ASIDE).mkdir()
+        for part in PARTS[:moved]:
+            (run / part).rename(run / ASIDE / part)
+        assert command("inspect", run, "--quiet").code == 0
+        assert sorted(path.name for path in run.iterdir()) == parts
+
+
+def test_an_older_run_outlives_a_second_attempt_that_is_refused(tmp_path):
+    finished, quick = run_folders(tmp_path)
+    before = (finished / "run.json").read_bytes()
+    (finished / ASIDE).mkdir()
+    for part in PARTS:
+        (finished / part).rename(finished / ASIDE / part)
+    unfinished = {**json.loads(before), "state": "fitting"}
+    (finished / "run.json").write_text(json.dumps(unfinished))
+    refused = command(*quick, finished, "--overwrite", "--algorithm", "map")
+    assert refused.code == 2
+    assert (finished / "run.json").read_bytes() == before
+    assert command("inspect", finished, "--quiet").code == 0
+    assert not (finished / ASIDE).exists()
+
+
+def test_what_is_trained_outlives_a_full_disk(tmp_path, monkeypatch):
+    make_table(60).to_csv(tmp_path / "data.csv", index=False)
+
+    def full(*arguments, **options):
+        raise CheckpointError("the disk is full: make room")
+
+    monkeypatch.setattr("r2d2net.tables.novelty.Novelty.save", full)
+    options = ["--target", "price", "--hidden", "0", "--epochs", "1", "--out", tmp_path / "run"]
+    ended = command("fit", tmp_path / "data.csv", *options)
+    assert "the disk is full: make room; then go on by `r2d2net fit --resume" in ended.error
+    assert (tmp_path / "run" / "model" / "posterior.safetensors").exists()
+    monkeypatch.undo()
+    assert command("fit", "--resume", tmp_path / "run", "--quiet").code == 0
+    assert command("inspect", tmp_path / "run", "--quiet").code == 0

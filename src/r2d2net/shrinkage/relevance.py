@@ -14,22 +14,25 @@ standard deviation.
 Shuffling breaks correlations. Of two inputs that say nearly the same, a sparse network uses one, and the other has
 r = 0: rightly not needed, but no mere noise either. So there is a second share, of what an input tells by itself,
 
-    m_i = 1 - min over lines l of Var(f(x) - l(x_i)) / Var f(x)        (adjusted for the line's coefficients)
+    m_i = 1 - min over parabolas l of Var(f(x) - l(x_i)) / Var f(x)        (adjusted for their coefficients)
 
 which for a category (a group of columns) is the correlation ratio. Inputs rank by the mean of both,
-importance = (r + m) / 2. Where inputs are independent and their effects are lines that add up, all three are the same.
+importance = (r + m) / 2. Where inputs are independent and their effects are parabolas that add up, all three are the
+same. Of classes, f(x) are the logits less their mean over classes, which no probability depends on.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from r2d2net.errors import DataError, require, require_whole
+from r2d2net.likelihoods import Categorical
 from r2d2net.posterior import Posterior
+from r2d2net.prediction import Classification
 
 LEVEL = 0.95  # posterior probability from which an input is kept
 
@@ -88,7 +91,8 @@ def input_relevance(
         raise DataError(f"x has shape {tuple(table.shape)}: give a table (rows, inputs) of at least two rows")
     inputs = _checked(groups, table.shape[1])
     generator = torch.Generator().manual_seed(seed)
-    before = posterior.outputs(table, draws, seed=seed)  # (draws, rows, outputs)
+    outputs = _outputs(posterior, table)
+    before = outputs(table, draws, seed)  # (draws, rows, outputs)
     variance = before.var(1, correction=0).sum(-1).clamp(min=torch.finfo(before.dtype).tiny)
     shares, alone = before.new_zeros(2, len(inputs), len(before))
     for columns, share, told in zip(inputs, shares, alone, strict=True):
@@ -96,7 +100,7 @@ def input_relevance(
         for _ in range(shuffles):
             shuffled = table.clone()
             shuffled[:, columns] = table[torch.randperm(len(table), generator=generator)][:, columns]
-            change = posterior.outputs(shuffled, draws, seed=seed) - before  # the same draws of the weights
+            change = outputs(shuffled, draws, seed) - before  # the same draws of the weights
             share += change.square().mean(1).sum(-1) / (2 * shuffles * variance)
     probability = (shares >= least).to(shares.dtype).mean(1)
     importance = (shares + alone) / 2
@@ -112,13 +116,27 @@ def input_relevance(
     )
 
 
+def _outputs(posterior: Posterior, table: Tensor) -> Callable[[Tensor, int, int], Tensor]:
+    """What of the network's outputs a prediction depends on."""
+    by_class = isinstance(posterior.model.likelihood, Categorical)
+    softmax = by_class and type(posterior.predict(table[:1], 1, seed=0)) is Classification  # no evidence of EDL or DPN
+
+    def outputs(x: Tensor, draws: int, seed: int) -> Tensor:
+        found = posterior.outputs(x, draws, seed=seed)
+        return found - found.mean(-1, keepdim=True) if softmax else found
+
+    return outputs
+
+
 def _told(columns: Tensor, outputs: Tensor) -> Tensor:
-    """Share of the outputs' variance, of each draw, that a linear function of the columns explains: adjusted R^2.
+    """Share of the outputs' variance, of each draw, that parabolas in the columns explain: adjusted R^2.
 
     The adjustment takes away what noise would explain, on average; below zero nothing is left.
     """
-    centred = columns.double() - columns.double().mean(0)
-    directions, sizes, _ = torch.linalg.svd(centred / centred.std(0).clamp(min=1e-300), full_matrices=False)
+    line = columns.double() - columns.double().mean(0)
+    line = line / line.std(0).clamp(min=1e-300)
+    curve = line.square() - line.square().mean(0)  # of 0/1 columns the same as the line: it adds no direction
+    directions, sizes, _ = torch.linalg.svd(torch.cat([line, curve], dim=1), full_matrices=False)
     basis = directions[:, sizes > sizes.max() * 1e-8].to(outputs) if float(sizes.max()) > 0 else outputs[0, :, :0]
     rows, rank = len(columns), basis.shape[1]
     free = outputs - outputs.mean(1, keepdim=True)

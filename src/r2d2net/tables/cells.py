@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 
 LARGEST = 1e100  # numbers beyond it, whose squares no float64 holds, count as unreadable
 
+NOTHING = ("na", "n/a", "#n/a", "nan", "null", "none", "-", "?", ".")  # words for it among numbers and dates
+
 Values = NDArray[np.float64]
 
 
@@ -50,6 +52,16 @@ def texts(column: pd.Series) -> pd.Series:
     else:
         found = pd.Series([str(value).strip() for value in column], index=column.index, dtype=object)
     return found.mask(missing | (found == ""), None)
+
+
+def is_empty(column: pd.Series) -> np.ndarray:
+    """Which cells of a column of numbers or dates are empty, or have a word that says so."""
+    import pandas as pd
+
+    empty = column.isna().to_numpy()
+    if pd.api.types.is_numeric_dtype(column) or pd.api.types.is_datetime64_any_dtype(column):
+        return empty
+    return np.asarray(empty | texts(column).str.lower().isin(NOTHING).to_numpy())
 
 
 def codes(column: pd.Series) -> pd.Series:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from r2d2net.errors import CheckpointError, DataError
-from r2d2net.tables.cells import Values, codes, days, numbers
+from r2d2net.tables.cells import Values, codes, days, is_empty, numbers
 from r2d2net.tables.reading import shown
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ class Number:
 
     def encode(self, column: pd.Series, counts: Counts) -> Values:
         values = days(column) if self.kind == "date" else numbers(column)
-        empty, lost = column.isna().to_numpy(), np.isnan(values)
+        empty, lost = is_empty(column), np.isnan(values)
         counts[self.name, "missing"] += int(empty.sum())
         counts[self.name, "unreadable"] += int((lost & ~empty).sum())
         scaled = (np.where(lost, self.median, values) - self.mean) / self.sd

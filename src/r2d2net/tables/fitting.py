@@ -55,6 +55,8 @@ def fit_table(data: Path, folder: Path, settings: Settings, *, overwrite: bool, 
     try:
         write_json(folder / run_folder.RUN, content)
         _fit(folder, content, table, settings, verbose, say)
+    except CheckpointError as error:  # a full disk, say: what is trained stays
+        raise CheckpointError(f"{error}; then go on by `r2d2net fit --resume {folder}`") from error
     except R2D2NetError:
         run_folder.give_up(folder)
         raise
@@ -87,8 +89,10 @@ def _fit(
     with one_thread():
         estimator = _estimator(table, settings, verbose)
         estimator._run = folder / run_folder.MODEL
-        target = table.y if table.task.is_regression else np.array(table.task.classes)[table.y.astype(np.int64)]
-        estimator.fit(table.x, target)
+        # classes as numbers, since the estimator would put texts in an order of its own: 10 before 2
+        estimator.fit(table.x, table.y if table.task.is_regression else table.y.astype(np.int64))
+        if isinstance(estimator, R2D2Classifier):
+            estimator.classes_ = np.array(table.task.classes)
         estimator.save(folder / run_folder.MODEL)
         novelty = learn_novelty(table.x, settings.seed)
         novelty.save(folder)
@@ -140,7 +144,10 @@ def _estimator(table: TrainingTable, settings: Settings, verbose: bool) -> Bayes
 
 
 def relevance_of(posterior: Posterior, x: np.ndarray, columns: Columns, settings: Settings) -> list[dict[str, Any]]:
-    """The columns of the table by rank, with importance and relevance (see `r2d2net.shrinkage.input_relevance`)."""
+    """The columns of the table by rank: those that the network keeps first, then by importance.
+
+    See `r2d2net.shrinkage.input_relevance`.
+    """
     rows = np.random.default_rng(settings.seed).permutation(len(x))[:RELEVANCE_ROWS]
     draws = min(RELEVANCE_DRAWS, settings.draws)
     found = input_relevance(
@@ -150,7 +157,7 @@ def relevance_of(posterior: Posterior, x: np.ndarray, columns: Columns, settings
     entries = [
         {"name": name, **{part: values[i] for part, values in parts.items()}} for i, name in enumerate(columns.names)
     ]
-    return sorted(entries, key=lambda entry: -entry["importance"])
+    return sorted(entries, key=lambda entry: (not entry["kept"], -entry["importance"]))
 
 
 def learning_curve(posterior: Posterior) -> list[dict[str, float]]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from r2d2net.errors import DataError, ParameterError
-from r2d2net.tables.cells import Values, codes, days, numbers
+from r2d2net.tables.cells import Values, codes, days, is_empty, numbers
 from r2d2net.tables.columns import Category, Column, Columns, Number
 from r2d2net.tables.reading import shown
 
@@ -51,14 +51,14 @@ def learn_columns(
 
 def learn_column(name: str, column: pd.Series, *, categorical: bool = False) -> Column | str:
     """What one column is, or why it is left out."""
-    filled = int(column.notna().sum())
-    if filled == 0:
+    if not column.notna().any():
         return "empty"
+    filled = int((~is_empty(column)).sum())
     if not categorical:
         for kind, read in (("number", numbers), ("date", days)):
             values = read(column)
             readable = int((~np.isnan(values)).sum())
-            if readable >= READABLE * filled:
+            if readable and readable >= READABLE * filled:
                 return _number(name, kind, values, column.index.to_numpy())
     return _category(name, codes(column), categorical)
 

@@ -14,7 +14,7 @@ from typing import IO, TYPE_CHECKING, Any, Protocol
 from r2d2net.errors import DataError, ParameterError
 from r2d2net.files import replace_when_written
 from r2d2net.tables.columns import Counts, notes_of
-from r2d2net.tables.reading import is_parquet, read_blocks, require_parquet, shown
+from r2d2net.tables.reading import PARQUET, is_parquet, read_blocks, require_parquet, shown
 from r2d2net.tables.rows import names_of, prediction_columns
 from r2d2net.tables.run_folder import FittedRun
 
@@ -60,6 +60,8 @@ def predict_file(
 
     Nothing is written under the name of the output, nor to standard output, before all rows are predicted.
     """
+    if out is not None and out.exists() and out.samefile(data):
+        raise ParameterError(f"-o {out} is the file of the rows itself: give another name")
     summary = Summary()
     with _writing(out, stdout, form) as write:
         for block in read_blocks(data, run.block_rows(draws)):
@@ -106,6 +108,8 @@ def _writing(out: Path | None, stdout: IO[str], form: str) -> Iterator[Write]:
     if out.is_dir() or not out.parent.is_dir():
         what = "is a folder" if out.is_dir() else "lies in a folder that is not there"
         raise ParameterError(f"-o {out} {what}: give the name of a CSV or Parquet file")
+    if out.suffix.lower() not in (".csv", ".txt", ".tsv", "", *PARQUET):
+        raise ParameterError(f"-o {out} ends in {out.suffix}: predictions are written as .csv or .parquet")
     require_parquet(out)
     with replace_when_written(out) as partial:
         if is_parquet(out):

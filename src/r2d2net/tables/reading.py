@@ -80,7 +80,8 @@ def _csv_blocks(path: Path, rows: int) -> Iterator[pd.DataFrame]:
 
 def _options(separator: str) -> dict[str, Any]:
     plain = {"dtype": str, "index_col": False, "encoding": "utf-8-sig", "skipinitialspace": True}
-    return {"sep": separator, **plain}
+    # "NA" may be Namibia and "None" a plan: only columns of numbers and dates have words for nothing (see `cells`)
+    return {"sep": separator, "keep_default_na": False, "na_values": [""], **plain}
 
 
 def _header(path: Path) -> tuple[str, list[str]]:

@@ -30,7 +30,7 @@ from r2d2net.tables.task import Task
 
 RUN, METRICS, RELEVANCE, HISTORY = "run.json", "metrics.json", "relevance.json", "history.json"
 MODEL, TESTED, FIGURES, REPORT = "model", "test_predictions.csv", "figures", "report.html"
-PARTS = (RUN, METRICS, RELEVANCE, HISTORY, MODEL, TESTED, FIGURES, REPORT, novelty.FILE)
+PARTS = (METRICS, RELEVANCE, HISTORY, MODEL, TESTED, FIGURES, REPORT, novelty.FILE, RUN)
 ASIDE = ".replaced"  # an older run, until the one that replaces it is finished
 FORMAT = 1
 MOST_ROWS, MOST_OUTPUTS = 10_000, 1_000_000  # of a block: rows, and outputs of all draws
@@ -90,6 +90,7 @@ def read_json(path: Path) -> dict[str, Any]:
 
 def read_run(folder: Path) -> dict[str, Any]:
     """The content of run.json, of a finished run or not."""
+    _put_right(folder)
     content = read_json(folder / RUN)
     if content.get("format") != FORMAT:
         raise CheckpointError(f"{folder / RUN} has format {content.get('format')!r}, this version reads {FORMAT}")
@@ -108,6 +109,8 @@ def load_run(folder: Path) -> FittedRun:
     columns = Columns.of(content.get("columns", {}))
     kind = R2D2Regressor if task.is_regression else R2D2Classifier
     estimator = kind.load(folder / MODEL)
+    if isinstance(estimator, R2D2Classifier) and tuple(estimator.classes_.tolist()) != task.classes:
+        raise CheckpointError(f"{folder}: its model has the classes {estimator.classes_.tolist()}, its task others")
     inputs = sum(len(column.inputs) for column in columns.used)
     if estimator.n_features_in_ != inputs:
         raise CheckpointError(f"{folder}: its model has {estimator.n_features_in_} inputs, its columns {inputs}")
@@ -118,6 +121,7 @@ def require_new(folder: Path, *, overwrite: bool) -> None:
     """Refuse a folder that holds something which a new run would replace, or that cannot be written."""
     if folder.exists() and not folder.is_dir():
         raise ParameterError(f"--out {folder} is a file: give a folder")
+    _put_right(folder)
     if (folder / RUN).exists():
         if not overwrite:
             raise ParameterError(f"--out {folder} holds a run: give another folder, --overwrite, or --resume {folder}")
@@ -134,19 +138,20 @@ def begin(folder: Path) -> None:
     except OSError as error:
         reason = error.strerror.lower() if error.strerror else str(error)
         raise ParameterError(f"--out {folder} cannot be used ({reason}): give a folder that can be written") from error
-    if (folder / RUN).exists():
-        shutil.rmtree(folder / ASIDE, ignore_errors=True)
+    if not (folder / RUN).exists():
+        return
+    if (folder / ASIDE).exists() and read_json(folder / RUN).get("state") != "finished":
+        _clear(folder)  # what was to replace the older run was not finished: that one is still worth more
+    else:
+        end(folder)
         _move(folder, folder / ASIDE)
 
 
 def give_up(folder: Path) -> None:
     """Undo `begin` after a run that cannot be: an older run comes back, an empty folder goes."""
-    for part in PARTS:
-        _remove(folder / part)
-    if (folder / ASIDE).exists():
-        _move(folder / ASIDE, folder)
-        shutil.rmtree(folder / ASIDE)
-    elif not any(folder.iterdir()):
+    _clear(folder)
+    _put_right(folder)
+    if not any(folder.iterdir()):
         folder.rmdir()
 
 
@@ -156,10 +161,25 @@ def end(folder: Path) -> None:
         shutil.rmtree(folder / ASIDE)
 
 
+def _put_right(folder: Path) -> None:
+    """Bring an older run back where putting it aside was interrupted, or what was to replace it never began."""
+    aside = folder / ASIDE
+    if aside.exists() and not ((folder / RUN).exists() and (aside / RUN).exists()):
+        _move(aside, folder)
+        shutil.rmtree(aside)
+
+
+def _clear(folder: Path) -> None:
+    for part in PARTS:
+        _remove(folder / part)
+
+
 def _move(source: Path, target: Path) -> None:
+    """All parts, run.json last: a run is where that is."""
     target.mkdir(exist_ok=True)
     for part in PARTS:
         if (source / part).exists():
+            _remove(target / part)
             (source / part).replace(target / part)
 
 

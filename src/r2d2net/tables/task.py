@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from r2d2net.errors import CheckpointError, DataError, require
-from r2d2net.tables.cells import codes, numbers
+from r2d2net.tables.cells import codes, is_empty, numbers
 from r2d2net.tables.reading import shown
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ def detect_task(column: pd.Series, target: str, told: str = "auto") -> Task:
     if filled == 0:
         raise DataError(f"--target {target} is empty: choose a column with values")
     readable = values[~np.isnan(values)]
-    is_number = len(readable) >= READABLE * filled
+    is_number = 0 < len(readable) >= READABLE * int((~is_empty(column)).sum())
     kind = told
     if told == "auto":
         distinct = len(np.unique(readable)) if is_number else cells.nunique()
