@@ -1,10 +1,12 @@
 """What the README shows runs as it stands: its Python blocks, and its commands in a folder of their own."""
 
+import json
 import os
 import re
 import subprocess
 import sys
 from pathlib import Path
+from statistics import mean
 
 import pytest
 
@@ -34,6 +36,25 @@ def test_commands_run(tmp_path: Path) -> None:
         assert done.returncode == 0, done.stderr
     assert (tmp_path / "run" / "report.html").stat().st_size > 10_000
     assert len((tmp_path / "predictions.csv").read_text().splitlines()) == 443
+
+
+def test_its_table_is_that_of_the_results() -> None:
+    """A mean of each kind, from the files by which it was made."""
+    files = sorted((README.parent / "results" / "noise-columns").glob("*.json"))
+    results = [json.loads(path.read_text())["results"] for path in files]
+    assert len(results) == 5
+    names = {
+        "R2D2 (default)": "**R2D2 (default)**",
+        "Gaussian": "Gaussian prior",
+        "ridge regression": "ridge regression, cross-validated",
+    }
+    for name in results[0]:
+        line = next(line for line in TEXT.splitlines() if line.startswith(f"| {names.get(name, name)} |"))
+        means = {metric: mean(one[name][metric] for one in results) for metric in ("mse", "nll", "coverage", "auroc")}
+        shown = line.replace("**", "")
+        assert f"| {means['mse']:.0f} ±" in shown
+        assert f"| {means['nll']:.3f} ±" in shown
+        assert f"| {means['coverage']:.1%} | {means['auroc']:.3f} |" in shown
 
 
 def test_every_file_it_leads_to_is_there() -> None:
