@@ -5,7 +5,8 @@
 442 rows, a fifth of them for the test. Each seed has its own noise, split and fit. Beside the default stand the same
 network with other priors and algorithms, and ridge regression, its penalty by cross-validation on the rows that are not
 for the test. Given are the errors on test rows, and how well the inputs' rank tells the ten true columns from the noise
-(AUROC; for ridge by |coefficient|). Results are written as they come, and those that are there are not computed again.
+(AUROC; for ridge by |coefficient|; last, by each column's |correlation| with the target, which needs no model). Results
+are written as they come, and those that are there are not computed again.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ FITS = {
     "MC dropout": ["--prior", "gaussian", "--algorithm", "mcdropout"],
     "deep ensemble": ["--prior", "gaussian", "--algorithm", "deepensemble"],
 }
-RIDGE = "ridge regression"
+RIDGE, CORRELATION = "ridge regression", "|correlation|"
 
 
 def drowned(seed: int) -> tuple[pd.DataFrame, list[str]]:
@@ -80,6 +81,12 @@ def ridge(table: pd.DataFrame, test: np.ndarray, true: list[str]) -> dict[str, A
     }
 
 
+def correlation(table: pd.DataFrame, test: np.ndarray, true: list[str]) -> dict[str, Any]:
+    """The rank by correlation on the rows that are not for the test."""
+    found = table.drop(index=table.index[test]).corr()["progression"].drop("progression").abs()
+    return {"auroc": float(roc_auc_score(found.index.isin(true), found))}
+
+
 def run_seed(seed: int) -> dict[str, dict[str, Any]]:
     """Every contestant on one seed's table."""
     table, true = drowned(seed)
@@ -90,7 +97,7 @@ def run_seed(seed: int) -> dict[str, dict[str, Any]]:
         found = {name: fitted(data, FITS[name], seed, true, run) for name, run in runs.items()}
         rows = [pd.read_csv(run / "test_predictions.csv")["row"].to_numpy() - 1 for run in runs.values()]
         assert all(np.array_equal(rows[0], other) for other in rows)
-        return {**found, RIDGE: ridge(table, rows[0], true)}
+        return {**found, RIDGE: ridge(table, rows[0], true), CORRELATION: correlation(table, rows[0], true)}
 
 
 def show(results: dict[str, dict[str, dict[str, Any]]]) -> None:
@@ -98,10 +105,10 @@ def show(results: dict[str, dict[str, dict[str, Any]]]) -> None:
     shown = Table(title=f"diabetes with {NOISE} columns of noise, seeds {', '.join(results)}", title_justify="left")
     for column in ("", "test MSE", "test NLL", "90% cover", "AUROC of the true columns"):
         shown.add_column(column, justify="left" if not column else "right")
-    for name in (*FITS, RIDGE):
+    for name in (*FITS, RIDGE, CORRELATION):
         columns = []
         for metric, digits in (("mse", 0), ("nll", 3), ("coverage", 3), ("auroc", 3)):
-            values = np.array([one[name][metric] for one in results.values()])
+            values = np.array([one[name].get(metric, np.nan) for one in results.values()])
             error = f" ± {values.std(ddof=1) / len(values) ** 0.5:.{digits}f}" if len(values) > 1 else ""
             columns.append(f"{values.mean():.{digits}f}{error}")
         shown.add_row(name, *columns)
@@ -117,7 +124,7 @@ def main() -> None:
     results: dict[str, dict[str, dict[str, Any]]] = {}
     for seed in wanted.seeds:
         path = wanted.out / f"noise-columns-{seed}.json"
-        settings = {"noise": NOISE, "fits": FITS}
+        settings = {"noise": NOISE, "fits": FITS, "beside": [RIDGE, CORRELATION]}
         stored = json.loads(path.read_text()) if path.exists() else None
         if stored is None or stored["settings"] != settings:
             path.parent.mkdir(parents=True, exist_ok=True)

@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+from collections import Counter
 from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
@@ -15,6 +16,9 @@ from typer.main import get_command
 
 import r2d2net
 from r2d2net.cli import app
+from r2d2net.report.results import read_folder
+from r2d2net.report.standing import standings
+from r2d2net.report.tables import compared
 
 pytest.importorskip("mkdocs", reason="the extra `docs` is not installed")
 pytest.importorskip("mkdocstrings", reason="the extra `docs` is not installed")
@@ -134,3 +138,18 @@ def test_pages_have_what_they_promise(site: dict[Path, Page]) -> None:
     for tutorial in (ROOT / "tutorials").glob("*.py"):
         assert f"tutorials/{tutorial.stem}.html" in linked
         assert "pre" in pages[f"{tutorial.stem}.html"].tags
+
+
+def test_what_is_said_of_the_simulation_is_what_its_files_say() -> None:
+    text = " ".join((ROOT / "docs" / "results.md").read_text(encoding="utf-8").split())
+    found = read_folder(ROOT / "results" / "simulation-machine")
+    entries = next(one.entries for one in compared(found) if one.metric == "mse")
+    places = Counter(one.word for one in standings(entries))
+    said = "lowest mean test error in {} cells, is within one standard error of the lowest in {} and behind in {}"
+    assert said.format(places["leads"], places["ties"], places["is behind"]) in text
+    report = (ROOT / "results" / "simulation-machine" / "report.md").read_text(encoding="utf-8")
+    assert "It is in **10 of 11** such cells" in report
+    assert "in 10 of the 11 cells where that is above the noise" in text
+    mean = {(one.setting, one.row): one.mean for one in entries}
+    ratios = [mean[f"S{s} L={n}", "hs-svi"] / mean[f"S{s} L={n}", "hs-svgi"] - 1 for s in (1, 2) for n in (1, 2, 3)]
+    assert f"its error is {min(ratios):.0%} to {max(ratios):.0%} larger" in text

@@ -182,3 +182,13 @@ def test_a_level_outside_zero_and_one_is_refused(prediction, level):
         prediction.interval(level)
     with pytest.raises(ParameterError, match=r"^probability="):
         prediction.quantile(level)
+
+
+def test_distribution_function_is_that_of_the_mixture():
+    """Against scipy's normal law, and far in the tail; quantiles are its inverse."""
+    samples = torch.tensor([[0.0, 1.0], [2.0, -1.0]])
+    predicted = Regression(samples, torch.tensor([4.0]))
+    y = torch.tensor([0.5, -30.0])
+    expected = stats.norm.cdf(y.numpy(), samples.numpy(), 2.0).mean(0)
+    np.testing.assert_allclose(predicted.cdf(y).numpy(), expected, rtol=1e-6)
+    np.testing.assert_allclose(predicted.cdf(predicted.quantile(0.3)).numpy(), 0.3, atol=1e-6)

@@ -12,7 +12,6 @@ import sys
 from collections.abc import Iterable
 from enum import StrEnum
 from pathlib import Path
-from tempfile import TemporaryFile
 from typing import Annotated, Any, NoReturn
 
 import typer
@@ -21,6 +20,8 @@ from rich.console import Console
 import r2d2net
 from r2d2net.data import commands as data_commands
 from r2d2net.errors import DivergenceError, ParameterError, R2D2NetError
+from r2d2net.files import make_folder
+from r2d2net.options import Json, Quiet
 from r2d2net.tables import commands as table_commands
 
 # typer brings its own copy of click or uses the installed one, depending on its version
@@ -34,10 +35,6 @@ app = typer.Typer(
 )
 app.add_typer(table_commands.app)
 app.add_typer(data_commands.app, name="data")
-
-
-Json = Annotated[bool, typer.Option("--json", help="One JSON document on standard output.")]
-Quiet = Annotated[bool, typer.Option("--quiet", help="Print nothing but errors, and JSON if asked for.")]
 
 
 class Picture(StrEnum):
@@ -76,7 +73,7 @@ def priors(
     from r2d2net.priors.rates import rate_table
     from r2d2net.report.prior_comparison import rates_as_table, save_comparison
 
-    _make(out)
+    make_folder(out, "--out")
     rows = rate_table()
     if not (json or quiet):
         Console().print(rates_as_table(rows))
@@ -94,7 +91,7 @@ def demo(
 
     For example `r2d2net demo --out demo --seed 1`.
     """
-    _make(out)
+    make_folder(out, "--out")
     from r2d2net.report.demo import run_demo
 
     _wrote(run_demo(out, seed, console=Console(quiet=json or quiet)), json=json, quiet=quiet)
@@ -152,7 +149,7 @@ def reproduce(
         return
     if name is None:
         raise ParameterError("NAME is missing: `r2d2net reproduce --list` shows what can be reproduced")
-    _make(out)
+    make_folder(out, "--out")
     words = tuple(word for word in only.split(",") if word)
     request = Request(name, scale.value, replicates, words, workers, out, backend.value, address, variant)
     grid, watched = run(request, Console(stderr=True), quiet=quiet)
@@ -199,17 +196,6 @@ def _wrote(paths: Iterable[Path], *, json: bool, quiet: bool, content: dict[str,
     elif not quiet:
         for path in written:
             typer.echo(f"wrote {path}")
-
-
-def _make(out: Path) -> None:
-    """Make the folder and see that it can be written, before any work is done for it."""
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-        with TemporaryFile(dir=out):
-            pass
-    except OSError as error:
-        reason = error.strerror.lower() if error.strerror else str(error)
-        raise ParameterError(f"--out {out} cannot be used ({reason}): give a folder that can be written") from error
 
 
 def main() -> None:

@@ -7,7 +7,10 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Any
+
+from r2d2net.errors import ParameterError
 
 
 @contextmanager
@@ -19,6 +22,18 @@ def replace_when_written(path: Path) -> Iterator[Path]:
         os.replace(partial, path)
     finally:
         partial.unlink(missing_ok=True)
+
+
+def make_folder(folder: Path, argument: str) -> None:
+    """Make a folder and see that it can be written, before any work is done for it; ``argument`` is what named it."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        reason = error.strerror.lower() if error.strerror else str(error)
+        message = f"{argument} {folder} cannot be used ({reason}): give a folder that can be written"
+        raise ParameterError(message) from error
 
 
 def write_json(path: Path, content: dict[str, Any]) -> None:

@@ -75,10 +75,20 @@ class Regression(Mixture):
     def aleatoric(self) -> Tensor:
         return self.noise_variance.expand(self.samples.shape).mean(0).sqrt()
 
+    def cdf(self, y: Tensor) -> Tensor:
+        """Predictive distribution function at y, in float64, since float32 has no number between 1 - 6e-8 and 1.
+
+        Over rows it is uniform where predictions are calibrated.
+        """
+        samples = self.samples.double()
+        deviation = self.noise_variance.double().sqrt().expand(samples.shape)
+        # torch's ndtr is 1 + erf, which has no digits in the tail; erfc has all of them
+        return 0.5 * torch.special.erfc((samples - y) / (math.sqrt(2) * deviation)).mean(0)
+
     def quantile(self, probability: float) -> Tensor:
         """Quantile of the mixture of normals, by bisection."""
         require(0 < probability < 1, "probability", probability, "use a number between 0 and 1")
-        samples = self.samples.double()  # float32 has no number between 1 - 6e-8 and 1
+        samples = self.samples.double()
         deviation = self.noise_variance.double().sqrt().expand(samples.shape)
         tail = torch.tensor(min(probability, 1 - probability), dtype=torch.float64)
         reach = 1e-6 - float(torch.special.ndtri(tail))
@@ -86,9 +96,7 @@ class Regression(Mixture):
         high = (samples + reach * deviation).amax(0)
         for _ in range(BISECTIONS):
             middle = (low + high) / 2
-            # torch's ndtr is 1 + erf, which has no digits in the tail; erfc has all of them
-            cdf = 0.5 * torch.special.erfc((samples - middle) / (math.sqrt(2) * deviation))
-            below = cdf.mean(0) < probability
+            below = self.cdf(middle) < probability
             low, high = torch.where(below, middle, low), torch.where(below, high, middle)
         return ((low + high) / 2).to(self.samples.dtype)
 

@@ -10,6 +10,7 @@ import joblib
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.exceptions import NotFittedError
 
 import r2d2net as rn
 from r2d2net import R2D2Classifier, R2D2Regressor
@@ -111,3 +112,13 @@ def test_what_cannot_be_saved_or_loaded_is_one_line(tmp_path: Path) -> None:
     model.set_params(random_state=np.random.RandomState(0))
     with pytest.raises(rn.ParameterError, match=r"random_state=.* cannot be saved as JSON"):
         model.save(tmp_path)
+
+
+def test_relevance_may_be_left_out(tmp_path):
+    x = np.random.default_rng(0).normal(size=(40, 2))
+    model = R2D2Regressor(hidden=(), epochs=2, random_state=0).fit(x, x[:, 0])
+    model.save(tmp_path, relevance=False)
+    loaded = R2D2Regressor.load(tmp_path)
+    np.testing.assert_array_equal(loaded.predict(x), model.predict(x))
+    with pytest.raises(NotFittedError, match="saved without its relevance"):
+        _ = loaded.feature_importances_

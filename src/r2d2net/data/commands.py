@@ -16,6 +16,7 @@ from r2d2net.data.catalogue import CATALOGUE
 from r2d2net.data.loading import VARIABLE, data_root, find, known
 from r2d2net.data.source import Entry
 from r2d2net.errors import DataError
+from r2d2net.options import Json, Quiet
 
 app = typer.Typer(help="List, check and download data sets.")
 COLUMNS = ("name", "split", "rows", "shape", "classes", "where")
@@ -24,8 +25,6 @@ Root = Annotated[Path | None, typer.Option(help="Folder that holds the data sets
 Names = Annotated[
     list[str] | None, typer.Argument(help="Data sets; by default all that are there.", show_default=False)
 ]
-Json = Annotated[bool, typer.Option("--json", help="One JSON document on standard output.")]
-Quiet = Annotated[bool, typer.Option("--quiet", help="Print nothing but errors, and JSON if asked for.")]
 
 
 @app.callback(invoke_without_command=True)

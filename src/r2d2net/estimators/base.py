@@ -11,6 +11,7 @@ import joblib
 import numpy as np
 import torch
 from sklearn.base import BaseEstimator
+from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor, nn
 
@@ -82,6 +83,8 @@ class BayesianPerceptron(BaseEstimator):
         """
         check_is_fitted(self, "posterior_")
         if self._relevance is None:
+            if self._rows is None:
+                raise NotFittedError("the estimator was saved without its relevance: fit it again")
             rows = torch.tensor(self._rows)  # a copy: joblib may have mapped them from a file, not to be written
             draws = min(RELEVANCE_DRAWS, self.draws)
             found = input_relevance(self.posterior_, rows, draws=draws, shuffles=SHUFFLES, seed=self._seed)
@@ -104,9 +107,16 @@ class BayesianPerceptron(BaseEstimator):
         """Standard deviation of each input's importance under the posterior."""
         return self.relevance_.importance_std.double().numpy()
 
-    def save(self, folder: str | Path) -> Path:
-        """Save the fitted estimator into a folder, as safetensors and JSON without pickles; `load` reads it."""
+    def save(self, folder: str | Path, *, relevance: bool = True) -> Path:
+        """Save the fitted estimator into a folder, as safetensors and JSON without pickles; `load` reads it.
+
+        Args:
+            folder: Where to.
+            relevance: Save the relevance of the inputs too. The rows by which it is worked out are not saved: without
+                it the loaded estimator has none.
+        """
         check_is_fitted(self, "posterior_")
+        found = self.relevance_._asdict() if relevance else {}
         names = getattr(self, "feature_names_in_", None)
         content = {
             "estimator": type(self).__name__,
@@ -115,7 +125,7 @@ class BayesianPerceptron(BaseEstimator):
             "network": self._network,
             "n_features_in": self.n_features_in_,
             "feature_names_in": None if names is None else names.tolist(),
-            "relevance": {name: part.tolist() for name, part in self.relevance_._asdict().items()},
+            "relevance": {name: part.tolist() for name, part in found.items()},
             **self._own_state(),
         }
         self.posterior_.save(folder)
@@ -133,7 +143,7 @@ class BayesianPerceptron(BaseEstimator):
             if content["feature_names_in"] is not None:
                 estimator.feature_names_in_ = np.array(content["feature_names_in"], dtype=object)
             found = {name: torch.tensor(values) for name, values in content["relevance"].items()}
-            estimator._relevance, estimator._rows = Relevance(**found), None
+            estimator._relevance, estimator._rows = Relevance(**found) if found else None, None
             estimator._restore_own(content)
             net = build(estimator._network, estimator._seed, estimator.device)
         except (KeyError, TypeError, ValueError, AttributeError) as error:

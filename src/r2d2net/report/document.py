@@ -8,6 +8,7 @@ import re
 from collections.abc import Sequence
 from functools import cache
 from importlib.resources import files
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from jinja2 import Environment, StrictUndefined
@@ -15,6 +16,7 @@ from markdown_it import MarkdownIt
 from markupsafe import Markup
 from PIL import Image
 
+from r2d2net.files import replace_when_written
 from r2d2net.report.comparison import Compared, markdown
 from r2d2net.report.markdown_text import escaped
 
@@ -138,3 +140,13 @@ def slug(text: str) -> str:
     'test-mse-scenario-s1-log'
     """
     return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")[:LONGEST].rstrip("-")
+
+
+def write_drawings(document: Document, folder: Path) -> list[Path]:
+    """Write the drawings of a document as PNG files into a folder."""
+    if document.drawings:
+        folder.mkdir(exist_ok=True)
+    for one in document.drawings:
+        with replace_when_written(folder / one.name) as partial:
+            partial.write_bytes(one.png)
+    return [folder / one.name for one in document.drawings]

@@ -13,11 +13,21 @@ from __future__ import annotations
 from pathlib import Path
 
 from r2d2net.errors import DataError
-from r2d2net.files import replace_when_written, write_json, write_text
+from r2d2net.files import write_json, write_text
 from r2d2net.report import chosen
 from r2d2net.report.comparison import ERRORS, columns, number
 from r2d2net.report.discrepancies import concerning
-from r2d2net.report.document import Block, Comparison, Document, Drawing, Section, Text, drawing, to_html, to_markdown
+from r2d2net.report.document import (
+    Block,
+    Comparison,
+    Document,
+    Section,
+    Text,
+    drawing,
+    to_html,
+    to_markdown,
+    write_drawings,
+)
 from r2d2net.report.dot_plot import dot_plot
 from r2d2net.report.flat_results import has_parquet, summary, write_parquet
 from r2d2net.report.markdown_text import escaped, pipe_table
@@ -122,7 +132,7 @@ def write_report(folder: Path) -> list[Path]:
     written = [folder / "report.md", folder / "report.html"]
     for path, text in zip(written, (to_markdown(made), to_html(made)), strict=True):
         write_text(path, text)
-    written += [_write_picture(folder / "figures", one) for one in made.drawings]
+    written += write_drawings(made, folder / "figures")
     write_json(folder / "results.json", summary(found, compared(found)))
     written.append(folder / "results.json")
     if has_parquet() and found.results:
@@ -134,10 +144,3 @@ def write_report(folder: Path) -> list[Path]:
 def report(folder: Path) -> str:
     """The report as Markdown, without writing it."""
     return to_markdown(document(read_folder(folder)))
-
-
-def _write_picture(folder: Path, picture: Drawing) -> Path:
-    folder.mkdir(exist_ok=True)
-    with replace_when_written(folder / picture.name) as partial:
-        partial.write_bytes(picture.png)
-    return folder / picture.name

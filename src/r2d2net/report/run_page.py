@@ -8,8 +8,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from r2d2net.files import replace_when_written, write_text
-from r2d2net.report.document import Block, Document, Drawing, Section, Text, drawing, to_html
+from r2d2net.files import write_text
+from r2d2net.report.document import Block, Document, Drawing, Section, Text, drawing, to_html, write_drawings
 from r2d2net.report.markdown_text import escaped, pipe_table
 from r2d2net.report.run_figures import draw_learning_curve, draw_regression, draw_relevance, draw_reliability
 
@@ -48,9 +48,7 @@ def write_run_page(
         sections.append(Section("Training", [curve, Text(_training(run))]))
     sections.append(Section("Data", [Text(_columns(run))]))
     document = Document(f"{target}: {run['task']['kind']} by {run['data']['file']}", sections)
-    (folder / "figures").mkdir(exist_ok=True)
-    for picture in document.drawings:
-        _write(folder / "figures" / picture.name, picture)
+    write_drawings(document, folder / "figures")
     write_text(folder / "report.html", to_html(document))
     return folder / "report.html"
 
@@ -161,8 +159,3 @@ def _columns(run: dict[str, Any]) -> str:
     notes = "".join(f"- {escaped(note)}\n" for note in run["notes"])
     source = f"File {escaped(run['data']['file'])}, SHA-256 {run['data']['sha256']}.\n"
     return "\n".join([source, notes, pipe_table(["column", "kind", ""], lines)])
-
-
-def _write(path: Path, picture: Drawing) -> None:
-    with replace_when_written(path) as partial:
-        partial.write_bytes(picture.png)

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 if TYPE_CHECKING:
     import pandas as pd
 
+READABLE = 0.9  # share of the filled cells that must be numbers, or dates, for a column to be one
 LARGEST = 1e100  # numbers beyond it, whose squares no float64 holds, count as unreadable
 
 NOTHING = ("na", "n/a", "#n/a", "nan", "null", "none", "-", "?", ".")  # words for it among numbers and dates

@@ -146,6 +146,11 @@ class Columns:
             raise CheckpointError(f"the columns of the run cannot be read: {type(error).__name__} {error}") from error
 
 
+def ignored(extra: list[str]) -> list[str]:
+    """What is said of columns that the model has never seen."""
+    return [f"columns that the model does not know, ignored: {shown(extra)}"] if extra else []
+
+
 def notes_of(counts: Counts) -> list[str]:
     """What was done about cells that were not as in training, a line each."""
     did = {

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import fields
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from r2d2net.errors import ParameterError
+from r2d2net.options import Json, Quiet
 
 app = typer.Typer()
 
-Json = Annotated[bool, typer.Option("--json", help="One JSON document on standard output; notes on standard error.")]
-Quiet = Annotated[bool, typer.Option("--quiet", help="Print nothing but errors, and JSON if asked for.")]
 Run = Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a run of `r2d2net fit`.", show_default=False)]
 Seed = Annotated[
     int | None, typer.Option(help="Seed of the posterior draws; by default the run's.", show_default=False)
@@ -46,7 +46,7 @@ def fit(
         str | None,
         _text(
             "svgi (default), cavi, svi, mfvi, radial, map, mcdropout, deepensemble, sgld, sghmc, hmc; for classes edl "
-            "and dpn. map, mcdropout and deepensemble need --prior gaussian."
+            "and dpn. map, mcdropout, deepensemble, mfvi, edl and dpn need --prior gaussian."
         ),
     ] = None,
     hidden: Annotated[str | None, _text("Widths of the hidden layers (50,50); 0 is a linear model.")] = None,
@@ -73,11 +73,13 @@ def fit(
 
     For example `r2d2net fit houses.csv --target price --out run`, and after an interruption `r2d2net fit --resume run`.
     """
-    options = {key: value for key, value in locals().items() if key in OPTIONS and value is not None}
+    arguments = dict(locals())
     from r2d2net.tables.fitting import fit_table, resume_table
     from r2d2net.tables.printing import speaker
     from r2d2net.tables.settings import Settings, path_of, read_config
 
+    known = tuple(field.name for field in fields(Settings))
+    options = {name: arguments[name] for name in known if arguments[name] is not None}
     say = speaker(quiet)
     if resume is not None:
         if options or config or overwrite or out:
@@ -86,7 +88,7 @@ def fit(
         resume_table(resume, data, verbose=not quiet, say=say)
         _show_fit(resume, json=json, quiet=quiet)
         return
-    given = read_config(config, (*OPTIONS, "data", "out")) if config is not None else {}
+    given = read_config(config, (*known, "data", "out")) if config is not None else {}
     file, folder = given.pop("data", None), given.pop("out", None)
     source = data if data is not None else None if file is None else path_of("data", file)
     if source is None:
@@ -95,12 +97,6 @@ def fit(
     settings = Settings.of({**given, **options})
     fit_table(source, place, settings, overwrite=overwrite, verbose=not quiet, say=say)
     _show_fit(place, json=json, quiet=quiet)
-
-
-OPTIONS = (
-    *("target", "task", "prior", "algorithm", "hidden", "activation", "epochs", "batch_size", "patience", "restarts"),
-    *("validation", "test", "draws", "level", "categorical", "ignore", "seed"),
-)
 
 
 def _show_fit(folder: Path, *, json: bool, quiet: bool) -> None:

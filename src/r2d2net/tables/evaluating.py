@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from r2d2net.errors import DataError
-from r2d2net.tables.columns import Counts, notes_of
-from r2d2net.tables.novelty import ALARM
-from r2d2net.tables.reading import read_blocks, shown
+from r2d2net.tables.columns import Counts, ignored, notes_of
+from r2d2net.tables.novelty import ALARM, is_unlike
+from r2d2net.tables.reading import read_blocks
 from r2d2net.tables.run_folder import FittedRun
 from r2d2net.tables.scores import Scored
 
@@ -39,12 +39,11 @@ def evaluate_file(
             continue
         x = run.columns.encode(block[known], counts)
         scored.add(run.predict(x, draws, seed), y[known], interval)
-        flagged += int((run.typicality(x) <= ALARM).sum())
+        flagged += int(is_unlike(run.typicality(x)).sum())
         rows += len(x)
     if rows == 0:
         raise DataError(f"{data} has no row with a known {task.target}: give at least one")
-    if extra:
-        notes.append(f"columns that the model does not know, ignored: {shown(extra)}")
+    notes += ignored(extra or [])
     if without:
         notes.append(f"{without:,} rows without a readable {task.target} left out")
     if unknown:

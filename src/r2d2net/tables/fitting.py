@@ -16,7 +16,7 @@ import numpy as np
 
 from r2d2net.errors import CheckpointError, DataError, R2D2NetError
 from r2d2net.estimators import R2D2Classifier, R2D2Regressor
-from r2d2net.estimators.base import BayesianPerceptron
+from r2d2net.estimators.base import RELEVANCE_DRAWS, RELEVANCE_ROWS, SHUFFLES, BayesianPerceptron
 from r2d2net.files import replace_when_written, write_json
 from r2d2net.posterior import Posterior
 from r2d2net.provenance import provenance
@@ -25,7 +25,7 @@ from r2d2net.run.threads import one_thread
 from r2d2net.shrinkage import input_relevance
 from r2d2net.tables import run_folder
 from r2d2net.tables.columns import Columns
-from r2d2net.tables.novelty import ALARM, Novelty, learn_novelty
+from r2d2net.tables.novelty import ALARM, Novelty, is_unlike, learn_novelty
 from r2d2net.tables.reading import digest
 from r2d2net.tables.rows import prediction_columns
 from r2d2net.tables.scores import Scored, baseline_of
@@ -33,7 +33,6 @@ from r2d2net.tables.settings import Settings
 from r2d2net.tables.training_table import TrainingTable, read_training_table
 
 Say = Callable[[str], None]
-RELEVANCE_ROWS, RELEVANCE_DRAWS, SHUFFLES = 500, 50, 2
 
 
 def fit_table(data: Path, folder: Path, settings: Settings, *, overwrite: bool, verbose: bool, say: Say) -> None:
@@ -93,7 +92,7 @@ def _fit(
         estimator.fit(table.x, table.y if table.task.is_regression else table.y.astype(np.int64))
         if isinstance(estimator, R2D2Classifier):
             estimator.classes_ = np.array(table.task.classes)
-        estimator.save(folder / run_folder.MODEL)
+        estimator.save(folder / run_folder.MODEL, relevance=False)  # that of whole columns follows
         novelty = learn_novelty(table.x, settings.seed)
         novelty.save(folder)
         found = relevance_of(estimator.posterior_, table.x, table.columns, settings)
@@ -191,4 +190,4 @@ def _test(
     with replace_when_written(folder / run_folder.TESTED) as partial:
         rows.to_csv(partial, index=False)
     metrics = scored.metrics(baseline, settings.level)
-    return {**metrics, "unlike": float((typical <= ALARM).mean()), "unlike_expected": ALARM}
+    return {**metrics, "unlike": float(is_unlike(typical).mean()), "unlike_expected": ALARM}

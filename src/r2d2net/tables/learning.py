@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from r2d2net.errors import DataError, ParameterError
-from r2d2net.tables.cells import Values, codes, days, is_empty, numbers
+from r2d2net.tables.cells import READABLE, Values, codes, days, is_empty, numbers
 from r2d2net.tables.columns import Category, Column, Columns, Number
 from r2d2net.tables.reading import shown
 
 if TYPE_CHECKING:
     import pandas as pd
 
-READABLE = 0.9  # share of the filled cells that must be numbers, or dates, for a column to be one
 MOST_LEVELS = 30
 RARE = 0.005  # share of the rows below which a level is rare; a level of one row always is
 FEW_LEVELS = 20  # a column of more levels, half of them alone, is an identifier

@@ -51,13 +51,9 @@ class Novelty:
         beyond = len(self.distances) - np.searchsorted(self.distances, _distances(x, self.center, self.whitener))
         return np.asarray((1 + beyond) / (len(self.distances) + 1), dtype=np.float64)
 
-    def unlike(self, x: Values) -> np.ndarray:
-        """Which rows are unlike the training rows."""
-        return np.asarray(self.typicality(x) <= ALARM)
-
     def save(self, folder: Path) -> None:
         tensors = {name: torch.from_numpy(values) for name, values in vars(self).items()}
-        checkpoint.write(folder / FILE, tensors, {"alarm": ALARM})
+        checkpoint.write(folder / FILE, tensors, {})
 
     @classmethod
     def load(cls, folder: Path, inputs: int) -> Novelty:
@@ -70,6 +66,11 @@ class Novelty:
         if not fits:
             raise CheckpointError(f"{folder / FILE} is of a run with other inputs: fit again")
         return found
+
+
+def is_unlike(typicality: Values) -> np.ndarray:
+    """Which rows are flagged."""
+    return np.asarray(typicality <= ALARM)
 
 
 def learn_novelty(x: Values, seed: int) -> Novelty:

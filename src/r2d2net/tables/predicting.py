@@ -13,7 +13,7 @@ from typing import IO, TYPE_CHECKING, Any, Protocol
 
 from r2d2net.errors import DataError, ParameterError
 from r2d2net.files import replace_when_written
-from r2d2net.tables.columns import Counts, notes_of
+from r2d2net.tables.columns import Counts, ignored, notes_of
 from r2d2net.tables.reading import PARQUET, is_parquet, read_blocks, require_parquet, shown
 from r2d2net.tables.rows import names_of, prediction_columns
 from r2d2net.tables.run_folder import FittedRun
@@ -33,8 +33,7 @@ class Summary:
 
     @property
     def notes(self) -> list[str]:
-        ignored = [f"columns that the model does not know, ignored: {shown(self.extra)}"] if self.extra else []
-        return ignored + notes_of(self.counts)
+        return ignored(self.extra) + notes_of(self.counts)
 
 
 class Write(Protocol):

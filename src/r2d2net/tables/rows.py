@@ -8,7 +8,7 @@ import numpy as np
 
 from r2d2net.prediction import Classification, Prediction, Regression
 from r2d2net.tables.cells import Values
-from r2d2net.tables.novelty import ALARM
+from r2d2net.tables.novelty import is_unlike
 from r2d2net.tables.task import Task
 
 if TYPE_CHECKING:
@@ -41,5 +41,5 @@ def prediction_columns(prediction: Prediction, typicality: Values, task: Task, l
         assert isinstance(prediction, Classification)
         probs = prediction.probs.double().numpy()
         columns = [np.array(task.classes, dtype=object)[probs.argmax(1)], *probs.T, prediction.entropy.double().numpy()]
-    columns += [typicality, typicality <= ALARM]
+    columns += [typicality, is_unlike(typicality)]
     return pd.DataFrame(dict(zip(names_of(task), columns, strict=True)))

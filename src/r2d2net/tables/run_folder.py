@@ -12,7 +12,6 @@ import json
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryFile
 from typing import Any
 
 import numpy as np
@@ -20,6 +19,7 @@ import numpy as np
 from r2d2net.errors import CheckpointError, ParameterError
 from r2d2net.estimators import R2D2Classifier, R2D2Regressor
 from r2d2net.estimators.base import BayesianPerceptron
+from r2d2net.files import make_folder
 from r2d2net.prediction import Prediction
 from r2d2net.tables import novelty
 from r2d2net.tables.cells import Values
@@ -131,13 +131,7 @@ def require_new(folder: Path, *, overwrite: bool) -> None:
 
 def begin(folder: Path) -> None:
     """Make the folder; parts of an older run are put aside."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with TemporaryFile(dir=folder):
-            pass
-    except OSError as error:
-        reason = error.strerror.lower() if error.strerror else str(error)
-        raise ParameterError(f"--out {folder} cannot be used ({reason}): give a folder that can be written") from error
+    make_folder(folder, "--out")
     if not (folder / RUN).exists():
         return
     if (folder / ASIDE).exists() and read_json(folder / RUN).get("state") != "finished":

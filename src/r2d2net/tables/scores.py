@@ -28,7 +28,10 @@ def baseline_of(task: Task, y: Values) -> dict[str, Any]:
 
 @dataclass
 class Scored:
-    """Predictions met by their targets, collected block by block; a few numbers a row are kept."""
+    """Predictions met by their targets, collected block by block.
+
+    Kept are, of a row, its target, mean and width of the interval, or the probabilities of its classes.
+    """
 
     task: Task
     y: list[Values] = field(default_factory=list)
@@ -43,7 +46,7 @@ class Scored:
         self.log_density.append(_array(prediction.log_prob(target)))
         if isinstance(prediction, Regression):
             self.center.append(_array(prediction.mean))
-            self.spread.append(_array(_transform(prediction, target)))
+            self.spread.append(_array(prediction.cdf(target)))
             low, high = prediction.interval(level)
             self.width.append(_array(high - low))
         else:
@@ -109,13 +112,6 @@ def reliability(label: np.ndarray, probs: Values) -> dict[str, list[float]]:
     there = rows > 0
     means = [np.bincount(at, weights=what, minlength=BINS)[there] / rows[there] for what in (said, true)]
     return {"said": means[0].tolist(), "true": means[1].tolist(), "rows": rows[there].tolist()}
-
-
-def _transform(prediction: Regression, y: torch.Tensor) -> torch.Tensor:
-    """The predictive distribution function at y: uniform over rows where predictions are calibrated."""
-    samples = prediction.samples.double()
-    deviation = prediction.noise_variance.double().sqrt().expand(samples.shape)
-    return 0.5 * torch.special.erfc((samples - y) / (math.sqrt(2) * deviation)).mean(0)
 
 
 def _array(tensor: torch.Tensor) -> Values:

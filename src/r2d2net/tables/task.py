@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from r2d2net.errors import CheckpointError, DataError, require
-from r2d2net.tables.cells import codes, is_empty, numbers
+from r2d2net.tables.cells import READABLE, codes, is_empty, numbers
 from r2d2net.tables.reading import shown
 
 if TYPE_CHECKING:
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 TASKS = ("auto", "regression", "binary", "multiclass")
 MOST_NUMBERED = 10  # whole numbers that are taken for classes
 MOST_CLASSES = 100
-READABLE = 0.9  # share of the filled cells that must be numbers for regression
 
 
 @dataclass(frozen=True)
