@@ -108,7 +108,10 @@ def show(results: dict[str, dict[str, dict[str, Any]]]) -> None:
     for name in (*FITS, RIDGE, CORRELATION):
         columns = []
         for metric, digits in (("mse", 0), ("nll", 3), ("coverage", 3), ("auroc", 3)):
-            values = np.array([one[name].get(metric, np.nan) for one in results.values()])
+            values = np.array([one[name][metric] for one in results.values() if metric in one[name]])
+            if not len(values):
+                columns.append("-")
+                continue
             error = f" ± {values.std(ddof=1) / len(values) ** 0.5:.{digits}f}" if len(values) > 1 else ""
             columns.append(f"{values.mean():.{digits}f}{error}")
         shown.add_row(name, *columns)
