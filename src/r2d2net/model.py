@@ -151,6 +151,10 @@ class BayesianModel:
         parameters = dict(self.net.named_parameters())
         return _gather(self.bayesian, parameters, self), _gather(self.fixed, parameters, self)
 
+    def first_fan_in(self) -> int:
+        """Inputs of the first Bayesian layer: a linear layer's width, a convolution's patch; 1 if all are vectors."""
+        return next((_fan_in(slot.shape) for slot in self.bayesian if len(slot.shape) > 1), 1)
+
     def he_scale(self) -> Tensor:
         """sqrt(2 / fan-in) for every Bayesian weight; for vectors, that of the layer they stand in, or 1."""
         return self._he_scale(self.bayesian, self.size)

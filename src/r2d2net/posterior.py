@@ -218,7 +218,7 @@ def load(folder: str | Path, net: nn.Module, *, mmap: bool = False) -> Posterior
     settings = header["settings"]
     model = model_from(net, settings["model"])
     running = method_from(settings["algorithm"]).reader(
-        model, n=settings["n"], steps=settings["epochs"] * settings["batches"], inputs=settings["inputs"]
+        model, n=settings["n"], steps=settings["epochs"] * settings["batches"]
     )
     posterior = restored(running, tensors, header)
     require_same_network(model, settings["network"], folder)

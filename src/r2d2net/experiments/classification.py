@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from r2d2net import metrics
 from r2d2net.experiments.artefact import Artefact, Scale
 from r2d2net.experiments.grid import Cell, Place, Settings
-from r2d2net.experiments.images import first, fitted_row, ours, papers, set_of, training_images
+from r2d2net.experiments.images import first, fitted_row, ours, papers, set_of, short_run, training_images
 
 SETS = {"CIFAR-10": "cifar10", "CIFAR-100": "cifar100", "TinyImageNet": "tiny-imagenet"}
 NETS = {"LeNet": "lenet", "AlexNet": "alexnet", "ResNet50": "resnet50", "ResNet101": "resnet101"}
@@ -67,21 +67,21 @@ PAPER = papers(1000)
 
 LENET: dict[Scale, Size] = {
     "smoke": Size(on_sets("lenet", "CIFAR-10"), LENET_ROWS, 1, SMOKE),
-    "machine": Size(on_sets("lenet", "CIFAR-10"), LENET_ROWS, 2, ours(None, 10_000, 10, 20, 1.0, 0.3)),
+    "machine": Size(on_sets("lenet", "CIFAR-10"), LENET_ROWS, 2, short_run(20_000, 10_000, 10, 20)),
     "paper": Size(on_sets("lenet", "CIFAR-10", "CIFAR-100"), LENET_ROWS, 5, PAPER),
 }
 ALEXNET: dict[Scale, Size] = {
     "smoke": Size(on_sets("alexnet", "CIFAR-10"), FOUR_ROWS, 1, SMOKE),
-    "machine": Size(on_sets("alexnet", "CIFAR-10"), FOUR_ROWS, 2, ours(10_000, 2_000, 6, 10, 1.0, 0.3)),
+    "machine": Size(on_sets("alexnet", "CIFAR-10"), FOUR_ROWS, 2, short_run(8_000, 2_000, 5, 10)),
     "paper": Size(on_sets("alexnet", *SETS), ALEXNET_ROWS, 5, PAPER),
 }
 ARCHITECTURES: dict[Scale, Size] = {
     "smoke": Size(of_nets(LeNet=200, AlexNet=100), FOUR_ROWS, 1, SMOKE),
     "machine": Size(
-        of_nets(LeNet=10_000, AlexNet=10_000, ResNet50=2_000, ResNet101=1_000),
+        of_nets(LeNet=8_000, AlexNet=8_000, ResNet50=1_000, ResNet101=500),
         FOUR_ROWS,
         1,
-        ours(None, 1_000, 5, 10, 1.0, batch_size=64),
+        short_run(None, 1_000, 5, 10, batch_size=64),
     ),
     "paper": Size(of_nets(LeNet=None, AlexNet=None, ResNet50=None, ResNet101=None), ARCHITECTURE_ROWS, 5, PAPER),
 }

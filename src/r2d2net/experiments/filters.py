@@ -18,7 +18,7 @@ from torch.nn.functional import conv2d
 from r2d2net import metrics, nets
 from r2d2net.experiments.artefact import Artefact, Scale, cells_of_rows
 from r2d2net.experiments.grid import Cell, Place, Settings
-from r2d2net.experiments.images import first, fitted_net, less_than, ours, papers, set_of, training_images
+from r2d2net.experiments.images import first, fitted_net, less_than, ours, papers, set_of, short_run, training_images
 from r2d2net.nets.simple_cnn import PADDING
 from r2d2net.packed import pack
 from r2d2net.posterior import Posterior
@@ -28,7 +28,7 @@ LARGEST, NEAR_ZERO = 5, 0.1  # near zero: below a tenth of the deviation of He's
 
 SIZES: dict[Scale, Settings] = {
     "smoke": ours(400, 200, 1, 10, 1.0),
-    "machine": ours(10_000, 2_000, 6, 20, 1.0, 0.3),
+    "machine": short_run(10_000, 2_000, 6, 20),
     "paper": papers(1000),
 }
 

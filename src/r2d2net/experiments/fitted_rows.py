@@ -33,8 +33,8 @@ def fitted(
     """Fit with each step size of the cell's grid, of which the held-out rows choose.
 
     Args:
-        settings: A cell's: row, recipe, factors, epochs, batch_size, seed, and method where the algorithm has further
-            settings.
+        settings: A cell's: row, recipe, factors, epochs, batch_size, seed, and where they are given slow_rho and
+            method, further settings of the algorithm.
         net: The network.
         train: What is fitted.
         held: What chooses.
@@ -62,6 +62,7 @@ def fitted(
         held,
         place.run,
         factors=tuple(settings["factors"]),
+        slow_rho=settings.get("slow_rho"),
         batches=max(1, len(train[1]) // settings["batch_size"]),
         epochs=epochs,
         seed=settings["seed"],

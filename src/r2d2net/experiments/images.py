@@ -15,6 +15,9 @@ from r2d2net.experiments.recipe import PAPER_AUGMENT
 from r2d2net.experiments.tuning import Tuned
 from r2d2net.likelihoods import Categorical
 
+SHORT_RUN = (0.3, 0.1)  # multiples of the default step size, of which validation images choose
+SLOW_RHO = 0.15  # mean-field rows try it with the first step size in place of the second
+
 
 class Images(NamedTuple):
     """Training and validation images, ready for a network, and the preprocessing that made them so."""
@@ -40,6 +43,11 @@ def ours(
         "draws": draws,
         "recipe": "ours",
     }
+
+
+def short_run(train: int | None, test: int | None, epochs: int, draws: int, *, batch_size: int = 128) -> Settings:
+    """The same for networks that so few epochs leave far from convergence."""
+    return {**ours(train, test, epochs, draws, *SHORT_RUN, batch_size=batch_size), "slow_rho": SLOW_RHO}
 
 
 def papers(epochs: int) -> Settings:

@@ -14,14 +14,14 @@ from typing import Any
 from r2d2net import metrics
 from r2d2net.experiments.artefact import Artefact, Scale, cells_of_rows
 from r2d2net.experiments.grid import Cell, Place, Settings
-from r2d2net.experiments.images import first, fitted_row, less_than, ours, papers, set_of, training_images
+from r2d2net.experiments.images import first, fitted_row, less_than, ours, papers, set_of, short_run, training_images
 
 ROWS = ("mcd", "gauss-svi", "gauss-mfvi", "gauss-radial", "hs-svi", "sas-svi", "r2d2-svgi")
 
 REPLICATES: dict[Scale, int] = {"smoke": 1, "machine": 2, "paper": 5}
 SIZES: dict[Scale, Settings] = {
     "smoke": ours(400, 200, 3, 5, 1.0, batch_size=64),
-    "machine": ours(15_000, 2_000, 12, 20, 1.0, 0.3),
+    "machine": short_run(10_000, 2_000, 10, 20),
     "paper": papers(1000),
 }
 

@@ -25,7 +25,7 @@ from r2d2net import metrics
 from r2d2net.data import ImageSet, ood_images, transforms
 from r2d2net.experiments.artefact import Artefact, Scale, cells_of_rows
 from r2d2net.experiments.grid import Cell, Place, Settings
-from r2d2net.experiments.images import first, fitted_row, ours, papers, set_of, training_images
+from r2d2net.experiments.images import first, fitted_row, ours, papers, set_of, short_run, training_images
 
 ROWS = (
     "de",
@@ -46,7 +46,7 @@ REPLICATES: dict[Scale, int] = {"smoke": 1, "machine": 2, "paper": 5}
 MEMBERS: dict[Scale, int] = {"smoke": 2, "machine": 3, "paper": 5}
 SIZES: dict[Scale, Settings] = {
     "smoke": ours(600, 200, 1, 5, 1.0),
-    "machine": ours(20_000, 2_000, 5, 20, 1.0, 0.3),
+    "machine": short_run(20_000, 2_000, 5, 20),
     "paper": papers(100),
 }
 RETINAS: dict[Scale, Settings] = {

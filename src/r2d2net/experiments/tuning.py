@@ -1,7 +1,9 @@
 """Fits whose settings validation rows choose: the same small grid for every method, before any test row is seen.
 
-The grid is of step sizes, as multiples of what the algorithm takes by default for a run of this length. Each fit goes
-on from its checkpoint after an interruption.
+The grid is of step sizes, as multiples of what the algorithm takes by default for a run of this length. Short runs of
+networks that are far from convergence may also ask for slower deviations: mean-field algorithms then try, in place of
+the last step size, the first with a rho that moves so much less. Each fit goes on from its checkpoint after an
+interruption.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ from torch import Tensor
 from r2d2net.errors import DivergenceError
 from r2d2net.inference import Method
 from r2d2net.inference.descent import Descent
+from r2d2net.inference.variational import MeanField
 from r2d2net.model import BayesianModel
 from r2d2net.posterior import Posterior
 from r2d2net.run.fit import fit
@@ -37,6 +40,7 @@ def tuned_fit(
     place: Path,
     *,
     factors: tuple[float, ...] = (1.0,),
+    slow_rho: float | None = None,
     batches: int,
     **options: Any,
 ) -> Tuned:
@@ -49,23 +53,23 @@ def tuned_fit(
         validation: (x, y) in the user's units; scored by the negative log predictive density of a row.
         place: Folder for checkpoints.
         factors: Multiples of the default step size.
+        slow_rho: Multiple of rho's share of the step size in the last candidate of algorithms that have one.
         batches: Steps of an epoch.
         options: For `fit`.
     """
     best: Posterior | None = None
     least, tried = float("inf"), []
     steps = options["epochs"] * batches
-    candidates = [(f, scaled(method, model, f, steps)) for f in factors] if has_lr(method) else [(1.0, method)]
-    for factor, candidate in candidates:
-        entry: dict[str, Any] = {"factor": factor, "validation": None}
+    for candidate in candidates(method, factors, slow_rho):
+        entry: dict[str, Any] = {**candidate, "validation": None}
         tried.append(entry)
         try:
             posterior = fit(
                 model,
                 data,
-                candidate,
+                scaled(method, model, steps, **candidate),
                 validation=validation,
-                resume=place / f"step-{factor:g}",
+                resume=place / "-".join(f"{name}-{value:g}" for name, value in candidate.items()),
                 verbose=False,
                 jobs=1,
                 **options,
@@ -83,15 +87,37 @@ def tuned_fit(
     return Tuned(best, tried)
 
 
-def has_lr(method: Method) -> bool:
-    """Whether the algorithm has a step size to choose."""
-    return any(field.name == "lr" for field in dataclasses.fields(method))  # type: ignore[arg-type]
+def candidates(method: Method, factors: tuple[float, ...], slow_rho: float | None = None) -> list[dict[str, float]]:
+    """What of an algorithm is tried: as many candidates for each that has a step size, one for HMC, which has none.
+
+    >>> from r2d2net.inference import HMC, MAP, SVGI
+    >>> candidates(MAP(), (0.3, 0.1), 0.15)
+    [{'factor': 0.3}, {'factor': 0.1}]
+    >>> candidates(SVGI(), (0.3, 0.1), 0.15)
+    [{'factor': 0.3}, {'factor': 0.3, 'rho': 0.15}]
+    >>> candidates(HMC(), (0.3, 0.1), 0.15)
+    [{'factor': 1.0}]
+    """
+    if not _has(method, "lr"):
+        return [{"factor": 1.0}]
+    grid = [{"factor": factor} for factor in factors]
+    if slow_rho is not None and _has(method, "lr_rho"):
+        grid[-1] = {"factor": factors[0], "rho": slow_rho}
+    return grid
 
 
-def scaled(method: Method, model: BayesianModel, factor: float, steps: int) -> Method:
-    """The algorithm with a multiple of the step size it would take by itself in a run of so many steps."""
-    if factor == 1.0:
+def _has(method: Method, name: str) -> bool:
+    return any(field.name == name for field in dataclasses.fields(method))  # type: ignore[arg-type]
+
+
+def scaled(method: Method, model: BayesianModel, steps: int, factor: float, rho: float = 1.0) -> Method:
+    """The algorithm with multiples of the step sizes it would take by itself in a run of so many steps."""
+    if factor == rho == 1.0:
         return method
     running = method.build(model, n=1, steps=steps)
     assert isinstance(running, Descent)
-    return dataclasses.replace(method, lr=running.largest_step * factor)  # type: ignore[type-var]
+    changed = {"lr": running.largest_step * factor}
+    if rho != 1.0:
+        assert isinstance(running, MeanField)
+        changed["lr_rho"] = rho * running.rho_rate(changed["lr"])
+    return dataclasses.replace(method, **changed)  # type: ignore[type-var]

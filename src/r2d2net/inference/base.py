@@ -119,12 +119,12 @@ class Method(ABC):
         return 1
 
     @abstractmethod
-    def build(self, model: BayesianModel, *, n: int, steps: int, inputs: int | None = None) -> Running:
+    def build(self, model: BayesianModel, *, n: int, steps: int) -> Running:
         """Bind to a model, the number of training rows and of steps; a model that does not suit is refused."""
 
-    def reader(self, model: BayesianModel, *, n: int, steps: int, inputs: int | None = None) -> Running:
+    def reader(self, model: BayesianModel, *, n: int, steps: int) -> Running:
         """What reads a finished run's state: the first of what `Running.finish` returns."""
-        return self.build(model, n=n, steps=steps, inputs=inputs)
+        return self.build(model, n=n, steps=steps)
 
 
 def make_plain(settings: Method) -> None:

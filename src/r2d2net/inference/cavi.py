@@ -21,9 +21,9 @@ class CAVI(Variational):
         super().__post_init__()
         require(self.variance == "free", "variance", repr(self.variance), "coordinate ascent needs variance='free'")
 
-    def build(self, model: BayesianModel, *, n: int, steps: int, inputs: int | None = None) -> CoordinateAscent:
+    def build(self, model: BayesianModel, *, n: int, steps: int) -> CoordinateAscent:
         """Bind to a model, the number of training rows and of steps."""
-        return CoordinateAscent(self, model, n=n, steps=steps, inputs=inputs)
+        return CoordinateAscent(self, model, n=n, steps=steps)
 
 
 class CoordinateAscent(MeanField):

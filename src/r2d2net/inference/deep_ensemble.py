@@ -35,10 +35,10 @@ class DeepEnsemble(Training):
     def runs(self) -> int:
         return self.members
 
-    def build(self, model: BayesianModel, *, n: int, steps: int, inputs: int | None = None) -> Member:
-        return Member(self, model, n=n, steps=steps, inputs=inputs)
+    def build(self, model: BayesianModel, *, n: int, steps: int) -> Member:
+        return Member(self, model, n=n, steps=steps)
 
-    def reader(self, model: BayesianModel, *, n: int, steps: int, inputs: int | None = None) -> Running:
+    def reader(self, model: BayesianModel, *, n: int, steps: int) -> Running:
         return Collection(model, has_mean=False)
 
 

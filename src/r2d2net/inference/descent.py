@@ -75,9 +75,7 @@ class Descent(Running):
 
     settings: Training
 
-    def __init__(
-        self, settings: Training, model: BayesianModel, *, n: int, steps: int, inputs: int | None = None
-    ) -> None:
+    def __init__(self, settings: Training, model: BayesianModel, *, n: int, steps: int) -> None:
         require(n >= 1, "n", n, "give the number of training rows")
         require(steps >= 1, "steps", steps, "give the number of steps of the whole run")
         casts = settings.autocast is None or model.dtype == torch.float32

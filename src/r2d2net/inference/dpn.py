@@ -61,9 +61,9 @@ class DPN(Training):
         require_share("smoothing", self.smoothing, "use a share between 0 and 1, such as 0.1", ends=False)
         require_one_of("direction", self.direction, ("forward", "reverse"))
 
-    def build(self, model: BayesianModel, *, n: int, steps: int, inputs: int | None = None) -> PriorNetwork:
+    def build(self, model: BayesianModel, *, n: int, steps: int) -> PriorNetwork:
         likelihood = Dirichlet.in_place_of(model.likelihood, "DPN", link="exp", base=0.0)
-        return PriorNetwork(self, model.with_likelihood(likelihood), n=n, steps=steps, inputs=inputs)
+        return PriorNetwork(self, model.with_likelihood(likelihood), n=n, steps=steps)
 
 
 class PriorNetwork(Point):

@@ -63,9 +63,9 @@ class EDL(Training):
         require_from_zero("penalty", self.penalty)
         require_share("rise", self.rise, "use a share of the steps, from 0 to 1", ends=True)
 
-    def build(self, model: BayesianModel, *, n: int, steps: int, inputs: int | None = None) -> Evidential:
+    def build(self, model: BayesianModel, *, n: int, steps: int) -> Evidential:
         likelihood = Dirichlet.in_place_of(model.likelihood, "EDL", link=self.evidence, base=1.0)
-        return Evidential(self, model.with_likelihood(likelihood), n=n, steps=steps, inputs=inputs)
+        return Evidential(self, model.with_likelihood(likelihood), n=n, steps=steps)
 
 
 class Evidential(Point):

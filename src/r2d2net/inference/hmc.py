@@ -77,10 +77,10 @@ class HMC(Method):
     def runs(self) -> int:
         return self.chains
 
-    def build(self, model: BayesianModel, *, n: int, steps: int, inputs: int | None = None) -> Chain:
+    def build(self, model: BayesianModel, *, n: int, steps: int) -> Chain:
         return Chain(self, model, n=n, steps=steps)
 
-    def reader(self, model: BayesianModel, *, n: int, steps: int, inputs: int | None = None) -> Running:
+    def reader(self, model: BayesianModel, *, n: int, steps: int) -> Running:
         return Collection(model, draws_noise=True)
 
 

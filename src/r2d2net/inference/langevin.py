@@ -98,7 +98,7 @@ class Sampling(Training):
     def runs(self) -> int:
         return self.chains
 
-    def reader(self, model: BayesianModel, *, n: int, steps: int, inputs: int | None = None) -> Running:
+    def reader(self, model: BayesianModel, *, n: int, steps: int) -> Running:
         return Collection(model, has_mean=self.has_mean(model))
 
     def has_mean(self, model: BayesianModel) -> bool:
@@ -146,7 +146,6 @@ class Langevin(Descent):
         coefficients: Names of the vectors that the kernels prepare, each of the size of the weights.
         n: Number of training rows.
         steps: Number of steps of the whole run.
-        inputs: Number of columns of the data.
     """
 
     settings: Sampling
@@ -161,9 +160,8 @@ class Langevin(Descent):
         *,
         n: int,
         steps: int,
-        inputs: int | None = None,
     ) -> None:
-        super().__init__(settings, model, n=n, steps=steps, inputs=inputs)
+        super().__init__(settings, model, n=n, steps=steps)
         self.exploring, self.sampling, self.names = exploring, sampling, tuple(coefficients)
         self.beta = settings.temperature / n
         if settings.cycles is not None and settings.cycles > steps // 2:

@@ -20,5 +20,5 @@ class MAP(Training):
     and are refused.
     """
 
-    def build(self, model: BayesianModel, *, n: int, steps: int, inputs: int | None = None) -> Point:
-        return Point(self, model, n=n, steps=steps, inputs=inputs)
+    def build(self, model: BayesianModel, *, n: int, steps: int) -> Point:
+        return Point(self, model, n=n, steps=steps)

@@ -52,8 +52,8 @@ class MCDropout(Training):
         require_share("rate", self.rate, "use a number between 0 and 1, such as 0.2", ends=False)
         require(isinstance(self.inputs, bool), "inputs", repr(self.inputs), "use True or False")
 
-    def build(self, model: BayesianModel, *, n: int, steps: int, inputs: int | None = None) -> Dropout:
-        return Dropout(self, model, n=n, steps=steps, inputs=inputs)
+    def build(self, model: BayesianModel, *, n: int, steps: int) -> Dropout:
+        return Dropout(self, model, n=n, steps=steps)
 
 
 class Dropout(Point):
@@ -61,10 +61,8 @@ class Dropout(Point):
 
     settings: MCDropout
 
-    def __init__(
-        self, settings: MCDropout, model: BayesianModel, *, n: int, steps: int, inputs: int | None = None
-    ) -> None:
-        super().__init__(settings, model, n=n, steps=steps, inputs=inputs)
+    def __init__(self, settings: MCDropout, model: BayesianModel, *, n: int, steps: int) -> None:
+        super().__init__(settings, model, n=n, steps=steps)
         self.dropped = input_axes(model, first=settings.inputs)
         if not self.dropped:
             if input_axes(model, first=True):

@@ -27,6 +27,6 @@ class MFVI(Variational):
         super().__post_init__()
         require(self.variance == "free", "variance", repr(self.variance), "mean-field inference needs 'free'")
 
-    def build(self, model: BayesianModel, *, n: int, steps: int, inputs: int | None = None) -> CoordinateAscent:
+    def build(self, model: BayesianModel, *, n: int, steps: int) -> CoordinateAscent:
         require_priors(model, (Gaussian,), "MFVI", "it has scales to learn")
-        return CoordinateAscent(self, model, n=n, steps=steps, inputs=inputs)
+        return CoordinateAscent(self, model, n=n, steps=steps)

@@ -41,10 +41,8 @@ class PointState(NamedTuple):
 class Point(Descent):
     """Training to one point, bound to a model."""
 
-    def __init__(
-        self, settings: Training, model: BayesianModel, *, n: int, steps: int, inputs: int | None = None
-    ) -> None:
-        super().__init__(settings, model, n=n, steps=steps, inputs=inputs)
+    def __init__(self, settings: Training, model: BayesianModel, *, n: int, steps: int) -> None:
+        super().__init__(settings, model, n=n, steps=steps)
         require_priors(model, FINITE_MODE, type(settings).__name__, "its density has no finite mode")
 
     def init(self, y: Tensor, generator: torch.Generator, unit: Unit | None = None) -> PointState:

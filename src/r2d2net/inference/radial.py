@@ -50,8 +50,8 @@ class Radial(Variational):
         fix = "radial noise is drawn for weights: use 'weights'"
         require(self.estimator == "weights", "estimator", repr(self.estimator), fix)
 
-    def build(self, model: BayesianModel, *, n: int, steps: int, inputs: int | None = None) -> RadialVariational:
-        return RadialVariational(self, model, n=n, steps=steps, inputs=inputs)
+    def build(self, model: BayesianModel, *, n: int, steps: int) -> RadialVariational:
+        return RadialVariational(self, model, n=n, steps=steps)
 
 
 class RadialVariational(PlainVariational):

@@ -45,10 +45,10 @@ class SGHMC(Sampling):
         fits = isinstance(self.friction, (int, float)) and 0 < self.friction <= 1
         require(fits, "friction", repr(self.friction), "use a share above 0, up to 1")
 
-    def build(self, model: BayesianModel, *, n: int, steps: int, inputs: int | None = None) -> Langevin:
+    def build(self, model: BayesianModel, *, n: int, steps: int) -> Langevin:
         """Bind to a model, the number of training rows and of steps."""
         kernel = Underdamped(self.friction)
-        return Langevin(self, model, kernel, kernel, Underdamped.coefficients, n=n, steps=steps, inputs=inputs)
+        return Langevin(self, model, kernel, kernel, Underdamped.coefficients, n=n, steps=steps)
 
 
 class Underdamped:

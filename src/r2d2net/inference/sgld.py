@@ -30,10 +30,10 @@ FRICTION = 0.1  # of the burn-in
 class SGLD(Sampling):
     """Stochastic gradient Langevin dynamics; the arguments are those of `Sampling`."""
 
-    def build(self, model: BayesianModel, *, n: int, steps: int, inputs: int | None = None) -> Langevin:
+    def build(self, model: BayesianModel, *, n: int, steps: int) -> Langevin:
         """Bind to a model, the number of training rows and of steps."""
         exploring, names = Underdamped(FRICTION), Underdamped.coefficients
-        return Langevin(self, model, exploring, Overdamped(), names, n=n, steps=steps, inputs=inputs)
+        return Langevin(self, model, exploring, Overdamped(), names, n=n, steps=steps)
 
 
 class Overdamped:

@@ -20,9 +20,9 @@ from r2d2net.model import BayesianModel, Slot
 class SVGI(Variational):
     """Stochastic variational Gibbs inference; the arguments are those of `Variational`."""
 
-    def build(self, model: BayesianModel, *, n: int, steps: int, inputs: int | None = None) -> VariationalGibbs:
+    def build(self, model: BayesianModel, *, n: int, steps: int) -> VariationalGibbs:
         """Bind to a model, the number of training rows and of steps."""
-        return VariationalGibbs(self, model, n=n, steps=steps, inputs=inputs)
+        return VariationalGibbs(self, model, n=n, steps=steps)
 
 
 class VariationalGibbs(MeanField):

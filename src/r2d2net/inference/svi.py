@@ -30,9 +30,9 @@ class SVI(Variational):
         super().__post_init__()
         require(self.variance == "free", "variance", repr(self.variance), "plain variational inference needs 'free'")
 
-    def build(self, model: BayesianModel, *, n: int, steps: int, inputs: int | None = None) -> PlainVariational:
+    def build(self, model: BayesianModel, *, n: int, steps: int) -> PlainVariational:
         """Bind to a model, the number of training rows and of steps."""
-        return PlainVariational(self, model, n=n, steps=steps, inputs=inputs)
+        return PlainVariational(self, model, n=n, steps=steps)
 
 
 class PlainVariational(CoordinateAscent):

@@ -73,7 +73,8 @@ class Variational(Training):
         variance: "free" or "scaled" (see the module's docstring).
         initial_scale: s at the start, as a share of He's sqrt(2 / fan-in).
         warm_up: Share of the steps over which the KL's weight rises from 0 to 1. None decides: 0.6 where there are
-            at least 20 rows for each input, else 0 (with few rows the prior must be there from the start).
+            at least 20 rows for each input of the first layer, of which a convolution has as many as its patch, else
+            0: with few rows the prior must be there from the start.
         draws: Weight draws averaged in each step.
         estimator: "local" draws the activations of Linear and Conv layers, "weights" the weights; the former costs
             up to twice as much a step and its gradients have less noise.
@@ -103,14 +104,12 @@ class MeanField(Descent):
     settings: Variational
     rho_share = RHO_SHARE  # where the user gives no lr_rho
 
-    def __init__(
-        self, settings: Variational, model: BayesianModel, *, n: int, steps: int, inputs: int | None = None
-    ) -> None:
-        super().__init__(settings, model, n=n, steps=steps, inputs=inputs)
+    def __init__(self, settings: Variational, model: BayesianModel, *, n: int, steps: int) -> None:
+        super().__init__(settings, model, n=n, steps=steps)
         self.local = LocalReparametrization(model) if settings.estimator == "local" else None
         self.warm_up = settings.warm_up
         if self.warm_up is None:
-            many = inputs is not None and n >= WARM_UP_ROWS_PER_INPUT * inputs
+            many = n >= WARM_UP_ROWS_PER_INPUT * model.first_fan_in()
             self.warm_up = WARM_UP_SHARE if many else 0.0
 
     # --- start

@@ -10,7 +10,7 @@ from r2d2net.report.markdown_text import pipe_table
 from r2d2net.report.results import Found
 
 NOT_SETTINGS = {"validation", "error"}
-TITLES = {"factor": "step size ×"}
+TITLES = {"factor": "step size ×", "rho": "rho's share of it ×"}
 
 
 def chosen(results: Iterable[dict[str, Any]]) -> dict[str, tuple[Counter[str], Counter[str]]]:
@@ -51,11 +51,11 @@ def as_markdown(found: Found) -> str:
     if not names:
         return ""
     lines = [[row, *(_cell(wins, diverged, name) for name in names)] for row, (wins, diverged) in counts.items()]
+    if len(names) == 1:
+        return "One candidate, so nothing was chosen.\n\n" + pipe_table(["row", *names], lines)
     head = (
         "How often each candidate had the least negative log predictive density on validation rows, which are no test "
-        "rows. Every row of the table had the same candidates.\n\n"
-        if len(names) > 1
-        else "One candidate, so nothing was chosen.\n\n"
+        "rows. Every row of the table had as many candidates, but for HMC, which has no step size to choose.\n\n"
     )
     return head + pipe_table(["row", *names], lines)
 

@@ -133,7 +133,6 @@ def fit(
         "standardize": bool(standardize),
         "n": prepared.batches.n,
         "batches": prepared.batches.per_epoch(),
-        "inputs": prepared.inputs,
         "flat_target": prepared.flat_target,
         "data": prepared.digest,
     }

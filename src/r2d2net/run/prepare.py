@@ -38,7 +38,6 @@ class Prepared:
     units: Units
     validation: tuple[Any, Tensor] | None  # in the user's units
     flat_target: bool
-    inputs: int | None
     digest: str  # of all rows; of a Dataset or DataLoader, of the validation rows alone
 
 
@@ -77,13 +76,12 @@ def prepare(
     )
     seen = units.targets(target)
     rows = min(len(y), default_batch_size(len(y)) if batch_size is None else batch_size)
-    inputs = x.shape[1] if isinstance(x, Tensor) and x.dim() == 2 else None
     batches = TensorBatches(units.inputs(x), seen, rows, seed)
     _try_forward(model, next(batches.epoch(0)), seen)
     if held is not None:
         target = units.targets(_target(model, held[1]))
         _try_forward(model, (units.inputs(held[0]), target), target)
-    return Prepared(batches, seen, units, held, flat_target, inputs, data_digest(x, y, held))
+    return Prepared(batches, seen, units, held, flat_target, data_digest(x, y, held))
 
 
 def _prepare_stream(
@@ -127,7 +125,7 @@ def _prepare_stream(
         return x, target
 
     like = torch.zeros((), dtype=model.dtype, device=model.device)
-    return Prepared(batches(checked), y, no_units(like), held, first[1].dim() == 1, None, data_digest(held))
+    return Prepared(batches(checked), y, no_units(like), held, first[1].dim() == 1, data_digest(held))
 
 
 def _own_copy(held: Batch) -> Batch:

@@ -63,7 +63,7 @@ class Plan:
 
     def _sizes(self) -> dict[str, Any]:
         batches, epochs = self.prepared.batches, self.settings["epochs"]
-        return {"n": batches.n, "steps": epochs * batches.per_epoch(), "inputs": self.prepared.inputs}
+        return {"n": batches.n, "steps": epochs * batches.per_epoch()}
 
 
 def train(plan: Plan, folder: Path | None, *, resume: bool, verbose: bool) -> Posterior:
