@@ -67,7 +67,7 @@ PAPER = papers(1000)
 
 LENET: dict[Scale, Size] = {
     "smoke": Size(on_sets("lenet", "CIFAR-10"), LENET_ROWS, 1, SMOKE),
-    "machine": Size(on_sets("lenet", "CIFAR-10"), LENET_ROWS, 2, short_run(20_000, 10_000, 10, 20)),
+    "machine": Size(on_sets("lenet", "CIFAR-10"), LENET_ROWS, 2, short_run(20_000, 10_000, 6, 20)),
     "paper": Size(on_sets("lenet", "CIFAR-10", "CIFAR-100"), LENET_ROWS, 5, PAPER),
 }
 ALEXNET: dict[Scale, Size] = {
@@ -81,7 +81,7 @@ ARCHITECTURES: dict[Scale, Size] = {
         of_nets(LeNet=8_000, AlexNet=8_000, ResNet50=1_000, ResNet101=500),
         FOUR_ROWS,
         1,
-        short_run(None, 1_000, 5, 10, batch_size=64),
+        short_run(None, 1_000, 3, 10, batch_size=64),
     ),
     "paper": Size(of_nets(LeNet=None, AlexNet=None, ResNet50=None, ResNet101=None), ARCHITECTURE_ROWS, 5, PAPER),
 }

@@ -21,7 +21,7 @@ ROWS = ("mcd", "gauss-svi", "gauss-mfvi", "gauss-radial", "hs-svi", "sas-svi", "
 REPLICATES: dict[Scale, int] = {"smoke": 1, "machine": 2, "paper": 5}
 SIZES: dict[Scale, Settings] = {
     "smoke": ours(400, 200, 3, 5, 1.0, batch_size=64),
-    "machine": short_run(10_000, 2_000, 10, 20),
+    "machine": short_run(10_000, 2_000, 8, 20),
     "paper": papers(1000),
 }
 
