@@ -1,5 +1,6 @@
 """The command line as a user meets it: what it prints, its files, its exit codes."""
 
+import errno
 import json
 import subprocess
 import sys
@@ -7,7 +8,20 @@ from pathlib import Path
 
 import pytest
 
+from r2d2net.cli import in_options
+from r2d2net.experiments import ARTEFACTS
+from r2d2net.experiments.reproducing import with_seed
 from table_runs import command
+
+QUICK = """
+import sys
+from r2d2net.cli import main
+try:
+    main()
+finally:
+    slow = {"torch", "sklearn", "pandas", "matplotlib", "scipy", "numpy"} & sys.modules.keys()
+    assert not slow, slow
+"""
 
 
 @pytest.mark.parametrize("kind", ["png", "svg"])
@@ -50,3 +64,56 @@ def test_child_process_ends_the_same_way() -> None:
         assert done.returncode == code
         assert (done.stderr or done.stdout).startswith(text)
         assert not (done.stdout and done.stderr)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        (["--help"], 0),
+        (["--version"], 0),
+        (["fit", "--help"], 0),
+        (["data", "list", "--help"], 0),
+        (["fit", "--no"], 2),
+    ],
+)
+def test_help_and_wrong_options_do_not_wait_for_torch(arguments: list[str], code: int) -> None:
+    child = [sys.executable, "-c", QUICK, *arguments]
+    done = subprocess.run(child, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == code, done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_the_library_s_keywords_become_options() -> None:
+    assert in_options("batch_size=10: HMC takes all rows") == "--batch-size 10: HMC takes all rows"
+    assert in_options("leave prior='auto' out, or (patience=3)") == "leave --prior auto out, or (--patience 3)"
+    for other in ("data/seed=3/x.csv is not there", "burn_in=0.5 of 1 transitions", "no column 'prior='"):
+        assert in_options(other) == other
+    done = command("data", "list", "--root", "nowhere")
+    assert (done.code, done.error) == (
+        2,
+        "error: --root nowhere is not a folder: name the folder that holds the data sets\n",
+    )
+
+
+def test_what_is_no_wrong_argument_ends_with_1(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*arguments: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    def stop(*arguments: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("r2d2net.report.prior_comparison.save_comparison", full)
+    done = command("priors", "--out", tmp_path, "--quiet")
+    assert (done.code, done.error) == (1, "error: [Errno 28] No space left on device\n")
+    monkeypatch.setattr("r2d2net.report.prior_comparison.save_comparison", stop)
+    done = command("priors", "--out", tmp_path, "--quiet")
+    assert (done.code, done.error) == (1, "error: interrupted\n")
+
+
+def test_a_seed_gives_a_reproduction_other_cells_in_another_folder(tmp_path: Path) -> None:
+    grid = ARTEFACTS["simulation"].grid("smoke", tmp_path)
+    other = with_seed(grid, 5)
+    assert with_seed(grid, 0) is grid
+    assert other.folder == tmp_path / "simulation-smoke-seed-5"
+    assert [cell.settings["seed"] for cell in other.cells] == [cell.settings["seed"] + 5 for cell in grid.cells]
+    assert [cell.key for cell in other.cells] == [cell.key for cell in grid.cells]

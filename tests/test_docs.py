@@ -19,6 +19,8 @@ from r2d2net.cli import app
 from r2d2net.report.results import read_folder
 from r2d2net.report.standing import standings
 from r2d2net.report.tables import compared
+from r2d2net.shrinkage.relevance import LEVEL
+from r2d2net.tables import novelty
 
 pytest.importorskip("mkdocs", reason="the extra `docs` is not installed")
 pytest.importorskip("mkdocstrings", reason="the extra `docs` is not installed")
@@ -57,6 +59,19 @@ def test_command_line_page_knows_no_other_option() -> None:
     text = (ROOT / "docs" / "command-line.md").read_text(encoding="utf-8")
     options = {name for c in get_command(app).commands.values() for p in c.params for name in p.opts}
     assert set(re.findall(r"(?<=`)--[a-z-]+", text)) <= options | {"--help"}
+
+
+def test_the_numbers_of_the_method_are_those_of_the_code() -> None:
+    text = " ".join((ROOT / "docs" / "method.md").read_text(encoding="utf-8").split())
+    assert f"unlike if p(x) <= {novelty.ALARM}" in text
+    assert f"it takes {novelty.FEWEST} training rows to flag any" in text
+    assert f"at most {novelty.MOST_ROWS:,})" in text
+    assert novelty.FOLDS == 10
+    assert "of the other nine of ten folds" in text
+    least = inspect.signature(r2d2net.shrinkage.input_relevance).parameters["least"].default
+    assert f"kept if r_i is {least:.0%} or more with posterior probability {LEVEL:.0%} or more" in text
+    other = " ".join((ROOT / "docs" / "uncertainty.md").read_text(encoding="utf-8").split())
+    assert f"it takes {novelty.FEWEST} training rows to mark any row by its distance" in other
 
 
 class Page(HTMLParser):

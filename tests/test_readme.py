@@ -5,6 +5,7 @@ import os
 import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 from statistics import mean
 
@@ -63,3 +64,14 @@ def test_every_file_it_leads_to_is_there() -> None:
     links = re.findall(r"\]\(([^)#]+)\)", TEXT.replace("\n", " "))
     assert len(links) > 10
     assert [link for link in links if not (README.parent / link).exists()] == []
+
+
+def test_the_targets_and_extras_it_names_are_there() -> None:
+    makefile = (README.parent / "Makefile").read_text(encoding="utf-8")
+    named = set(re.findall(r"(?:^|`)make ([a-z-]+)", TEXT, flags=re.MULTILINE))
+    assert {"demo", "test", "docs"} <= named
+    assert named <= set(re.findall(r"^([a-z-]+):", makefile, flags=re.MULTILINE))
+    project = tomllib.loads((README.parent / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    (line,) = re.findall(r"`pip install -e \.` in this folder. Extras: (.*)\.\n", TEXT)
+    extras = set(re.findall(r"`(\w+)`", line)) | set(re.findall(r"pip install [^`\n]*\[([\w,]+)\]", TEXT))
+    assert {"mcmc", "parquet"} <= extras <= set(project["optional-dependencies"])

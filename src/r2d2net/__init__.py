@@ -3,15 +3,25 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from r2d2net import data, diagnostics, distributions, inference, likelihoods, metrics, nets, priors, shrinkage
 from r2d2net.errors import CheckpointError, DataError, DivergenceError, ParameterError, R2D2NetError
-from r2d2net.model import BayesianModel
-from r2d2net.posterior import Posterior, load, save
-from r2d2net.run.fit import fit
 
 if TYPE_CHECKING:
-    from r2d2net import estimators
+    from r2d2net import (
+        data,
+        diagnostics,
+        distributions,
+        estimators,
+        inference,
+        likelihoods,
+        metrics,
+        nets,
+        priors,
+        shrinkage,
+    )
     from r2d2net.estimators import R2D2Classifier, R2D2Regressor
+    from r2d2net.model import BayesianModel
+    from r2d2net.posterior import Posterior, load, save
+    from r2d2net.run.fit import fit
 
 __version__ = "0.1.0"
 __all__ = [
@@ -39,11 +49,25 @@ __all__ = [
     "save",
     "shrinkage",
 ]
+HOMES = {
+    "BayesianModel": "model",
+    "Posterior": "posterior",
+    "R2D2Classifier": "estimators",
+    "R2D2Regressor": "estimators",
+    "fit": "run.fit",
+    "load": "posterior",
+    "save": "posterior",
+}
 
 
 def __getattr__(name: str) -> Any:
-    """The estimators, which need scikit-learn, are imported when first used."""
-    if name not in ("estimators", "R2D2Classifier", "R2D2Regressor"):
+    """Names are imported when first used: torch takes seconds, for which `r2d2net --help` need not wait."""
+    if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    estimators = import_module("r2d2net.estimators")
-    return estimators if name == "estimators" else getattr(estimators, name)
+    home = import_module(f"r2d2net.{HOMES.get(name, name)}")
+    globals()[name] = found = getattr(home, name) if name in HOMES else home
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -26,6 +26,10 @@ class DivergenceError(R2D2NetError, ArithmeticError):
     """Training met a number that is not finite."""
 
 
+class Interrupted(R2D2NetError):  # noqa: N818 (it is no error)
+    """The user stopped a command that can go on; the message says how."""
+
+
 def require(condition: bool, argument: str, value: object, fix: str) -> None:
     """Raise a one-line `ParameterError` unless ``condition`` holds.
 

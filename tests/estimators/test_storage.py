@@ -122,3 +122,21 @@ def test_relevance_may_be_left_out(tmp_path):
     np.testing.assert_array_equal(loaded.predict(x), model.predict(x))
     with pytest.raises(NotFittedError, match="saved without its relevance"):
         _ = loaded.feature_importances_
+
+
+def test_a_fit_in_a_folder_goes_on_and_is_the_fit_without(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    x, y = table()
+    alone = R2D2Regressor(**SMALL).fit(x, y)
+    model = R2D2Regressor(**SMALL)
+    monkeypatch.setattr("r2d2net.run.train.Plan.build", lambda plan: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        model.fit_in(tmp_path, x, y)
+    monkeypatch.undo()
+    assert np.array_equal(model.fit_in(tmp_path, x, y).predict(x), alone.predict(x))
+    assert (tmp_path / "posterior.safetensors").exists()
+    before = (tmp_path / "posterior.safetensors").stat().st_mtime_ns
+    assert np.array_equal(R2D2Regressor(**SMALL).fit_in(tmp_path, x, y).predict(x), alone.predict(x))
+    model.fit(2 * x, y)  # a fit of its own, that leaves the folder alone
+    assert (tmp_path / "posterior.safetensors").stat().st_mtime_ns == before
+    with pytest.raises(rn.ParameterError, match="random_state=None is out of range: use a whole number"):
+        R2D2Regressor(random_state=None).fit_in(tmp_path, x, y)

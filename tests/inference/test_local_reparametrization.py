@@ -21,6 +21,12 @@ def setting(net, **arguments):
     return model, mean, scale, model.own_weights()[1]
 
 
+def cut(model, mean, scale, fixed):
+    """Each vector as the tensors of its slots."""
+    bayesian = ([slot.of(vector) for slot in model.bayesian] for vector in (mean, scale))
+    return *bayesian, [slot.of(fixed) for slot in model.fixed]
+
+
 def by_weights(model, mean, scale, fixed, x, seed):
     noise = torch.randn(DRAWS, model.size, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
     draws = mean + scale * noise
@@ -30,7 +36,7 @@ def by_weights(model, mean, scale, fixed, x, seed):
 def by_activations(model, mean, scale, fixed, x, seed):
     local, source = LocalReparametrization(model), torch.Generator().manual_seed(seed)
     many = x.repeat(DRAWS, *(1 for _ in x.shape[1:]))  # rows are independent: copies of x are draws
-    return local.forward(mean, scale, fixed, {}, many, source).unflatten(0, (DRAWS, len(x)))
+    return local.forward(*cut(model, mean, scale, fixed), {}, many, source).unflatten(0, (DRAWS, len(x)))
 
 
 def assert_same_moments(a, b):
@@ -88,7 +94,7 @@ def test_the_expected_gradient_is_the_same():
         assert bool(((a.mean(0) - b.mean(0)).abs() <= 5 * error).all())  # 20 of them: false alarm 1e-5
     # and the layer itself gives the mean of that closed form's gradients
     mean.requires_grad_(), scale.requires_grad_()
-    total = loss(local.forward(mean, scale, fixed, {}, many, source)) / DRAWS
+    total = loss(local.forward(*cut(model, mean, scale, fixed), {}, many, source)) / DRAWS
     found = torch.autograd.grad(total, (mean, scale))
     for a, b in zip(found, (gm, gs), strict=True):
         error = (2 * b.var(0) / DRAWS).sqrt()
@@ -99,7 +105,8 @@ def test_a_row_of_zeros_has_a_finite_gradient():
     model, mean, scale, fixed = setting(nn.Linear(4, 2, bias=False))
     mean.requires_grad_(), scale.requires_grad_()
     source = torch.Generator().manual_seed(0)
-    output = LocalReparametrization(model).forward(mean, scale, fixed, {}, torch.zeros(3, 4).double(), source)
+    x = torch.zeros(3, 4, dtype=torch.float64)
+    output = LocalReparametrization(model).forward(*cut(model, mean, scale, fixed), {}, x, source)
     gradients = torch.autograd.grad(output.square().sum(), (mean, scale))
     assert all(bool(torch.isfinite(g).all()) for g in gradients)
 
@@ -119,7 +126,7 @@ def test_a_tied_network_has_the_same_law_in_both():
     x = torch.tensor([[0, 3]])
     local = LocalReparametrization(model)
     source = torch.Generator().manual_seed(7)
-    drawn = local.forward(mean, scale, fixed, {}, x, source)
+    drawn = local.forward(*cut(model, mean, scale, fixed), {}, x, source)
     again = torch.Generator().manual_seed(7)
     weights = torch.cat(
         [torch.empty(s.stop - s.start, dtype=mean.dtype).normal_(generator=again) for s in model.bayesian]

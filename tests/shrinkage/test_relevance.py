@@ -137,6 +137,48 @@ def test_what_moves_all_logits_alike_is_not_relevant() -> None:
     assert found.kept.tolist() == [True, False]
 
 
+def test_the_weights_are_drawn_once_whatever_the_number_of_inputs(monkeypatch: pytest.MonkeyPatch) -> None:
+    posterior = linear_posterior([1.0, 0.0, 0.0, 0.0, 0.0])
+    kind, drawn = type(posterior.running), []
+    draws = kind.draws
+
+    def counting(self, state, n, *arguments, **options):
+        drawn.append(n)
+        return draws(self, state, n, *arguments, **options)
+
+    monkeypatch.setattr(kind, "draws", counting)
+    told: list[tuple[int, int]] = []
+    x = torch.randn(50, 5, generator=torch.Generator().manual_seed(0))
+    input_relevance(posterior, x, draws=7, progress=lambda done, total: told.append((done, total)))
+    assert sum(drawn) <= 7 + 1  # one more to see whether the rows can be predicted
+    assert told == [(i, 7) for i in range(1, 8)]
+
+
+@pytest.mark.parametrize("classes", [False, True])
+def test_a_perceptron_from_its_first_layer_on_is_the_whole_network(classes: bool) -> None:
+    """Both ways to the outputs, for the same draws: that of a `Sequential`, and that of a network of another kind."""
+
+    class Other(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner = rn.nets.mlp(4, [8, 5], 3 if classes else 1)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.inner(x)
+
+    g = torch.Generator().manual_seed(0)
+    x = torch.randn(300, 4, generator=g) * torch.tensor([1.0, 10.0, 1.0, 1.0]) + 3
+    y = torch.randint(3, (300,), generator=g) if classes else x[:, 0] * x[:, 2]
+    likelihood = rn.likelihoods.Categorical() if classes else rn.likelihoods.Gaussian()
+    found = []
+    for net in (rn.nets.mlp(4, [8, 5], 3 if classes else 1), Other()):
+        model = rn.BayesianModel(net, likelihood=likelihood)
+        posterior = rn.fit(model, (x, y), epochs=3, seed=0, verbose=False)
+        found.append(input_relevance(posterior, x[:200], groups=[[0], [1, 3], [2]], draws=5))
+    for one, other in zip(*found, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-3, atol=1e-5)
+
+
 def test_bad_input_is_named() -> None:
     posterior = rn.fit(rn.BayesianModel(torch.nn.Linear(3, 1)), (torch.rand(9, 3), torch.rand(9)), epochs=1)
     with pytest.raises(rn.DataError, match="x has shape"):

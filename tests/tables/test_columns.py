@@ -48,7 +48,7 @@ def test_kinds_are_learnt_and_what_is_no_input_is_left_out_with_a_reason():
     }
     assert list(found.left_out) == ["name", "line", "same", "empty", "unwanted"]
     assert "identifier" in found.left_out["name"]
-    assert found.left_out["line"] == "the number of the row"
+    assert found.left_out["line"] == "the number of the row; --keep 'line' uses it, a time for example"
     assert (found.left_out["same"], found.left_out["empty"]) == ("constant", "empty")
 
 
@@ -56,19 +56,41 @@ def test_numbers_are_standardised_and_missing_ones_become_the_training_median():
     train = table(y=["0"] * 6, x=["1", "2", "3", "10", None, "4"])
     columns = learn_columns(train, "y")
     counts = Counter()
-    encoded = columns.encode(table(x=[None, "oops", "inf", "3", "1e200"]), counts)[:, 0]
+    encoded = columns.encode(table(x=[None, "oops", "inf", "3", "-1e200"]), counts)
     filled = np.array([1, 2, 3, 10, 3, 4])
-    np.testing.assert_allclose(encoded, (3 - filled.mean()) / filled.std())
-    assert (counts["x", "missing"], counts["x", "unreadable"]) == (1, 3)
-    assert len(notes_of(counts)) == 2
-    far = columns.encode(table(x=["1e99", "-1e99"]))[:, 0]
+    expected = (np.array([3, 3, 10, 3, 1]) - filled.mean()) / filled.std()  # infinite ones: the ends of training
+    np.testing.assert_allclose(encoded.x[:, 0], expected)
+    assert encoded.filled.tolist() == [1, 1, 1, 0, 1]
+    assert not encoded.strange.any()  # training rows had gaps too
+    assert (counts["x", "missing"], counts["x", "unreadable"], counts["x", "infinite"]) == (1, 1, 2)
+    assert len(notes_of(counts)) == 3
+    far = columns.encode(table(x=["1e99", "-1e99"])).x[:, 0]
     assert np.isfinite(far.astype(np.float32)).all()
+
+
+def test_gaps_that_training_rows_did_not_have_are_counted_and_strange():
+    train = table(y=["0"] * 6, x=["1", "2", "3", "10", "5", "4"], g=list("ababab"), z=["1", "2", None, "4", "5", "9"])
+    columns = learn_columns(train, "y")
+    new = table(x=["1", None, "inf", "2"], g=["a", None, "b", "b"], z=["1", "2", "3", None])
+    counts = Counter()
+    encoded = columns.encode(new, counts)
+    assert encoded.filled.tolist() == [0, 2, 1, 1]
+    assert encoded.strange.tolist() == [False, True, True, False]
+    columns.require_cells(counts, 4, "new.csv")
+    for cells, what in ((["oops", "?"], "readable"), ([None, ""], "filled")):
+        counts = Counter()
+        columns.encode(table(x=5 * cells, g=5 * ["a", "b"], z=10 * [None]), counts)
+        columns.require_cells(
+            Counter({key: count - 1 for key, count in counts.items()}), 9, "new.csv"
+        )  # so few may be gaps
+        with pytest.raises(DataError, match=rf"new.csv: column 'x' has no {what} cell, training rows had no gaps"):
+            columns.require_cells(counts, 10, "new.csv")
 
 
 def test_large_offsets_keep_their_digits():
     values = 1e12 + np.arange(20)[::-1]
     columns = learn_columns(table(y=["0"] * 20, x=[f"{v:.0f}" for v in values]), "y")
-    encoded = columns.encode(table(x=[f"{v:.0f}" for v in values])).astype(np.float32)[:, 0]
+    encoded = columns.encode(table(x=[f"{v:.0f}" for v in values])).x.astype(np.float32)[:, 0]
     np.testing.assert_allclose(encoded, (values - values.mean()) / values.std(), rtol=1e-5)
 
 
@@ -77,28 +99,32 @@ def test_levels_rare_missing_and_never_seen():
     columns = learn_columns(table(y=["0"] * 1000, x=cells), "y")
     assert columns.used[0].inputs == ["x=a", "x=b", "x=c", "x=(other)"]
     encoded = columns.encode(table(x=["b", "d", "new", None, " a "]))
-    assert encoded.tolist() == [[0, 1, 0, 0], [0, 0, 0, 1], [0, 0, 0, 1], [1, 0, 0, 0], [1, 0, 0, 0]]
+    assert encoded.strange.tolist() == [False, False, False, True, False]
+    assert encoded.x.tolist() == [[0, 1, 0, 0], [0, 0, 0, 1], [0, 0, 0, 1], [1, 0, 0, 0], [1, 0, 0, 0]]
 
     columns = learn_columns(table(y=["0"] * 6, x=["a", "b", None] * 2), "y")
     assert columns.used[0].inputs == ["x=a", "x=b", "x=(missing)"]
     counts = Counter()
     encoded = columns.encode(table(x=["new", None]), counts)
-    assert encoded.tolist() == [[0, 0, 0], [0, 0, 1]]
-    assert columns.unseen(encoded).tolist() == [True, False]
+    assert encoded.x.tolist() == [[0, 0, 0], [0, 0, 1]]
+    assert encoded.strange.tolist() == [True, False]
+    assert encoded.filled.tolist() == [0, 0]
     assert counts["x", "unseen"] == 1
 
 
 def test_codes_in_numbers_are_the_same_from_csv_and_parquet_but_leading_zeros_count():
     columns = learn_columns(table(y=["0"] * 6, x=["1", "2", "007"] * 2), "y", categorical=["x"])
-    assert columns.encode(pd.DataFrame({"x": [1.0, 2.0]})).tolist() == columns.encode(table(x=["1", "2.0"])).tolist()
-    assert columns.encode(table(x=["7"])).sum() == 0
+    assert (
+        columns.encode(pd.DataFrame({"x": [1.0, 2.0]})).x.tolist() == columns.encode(table(x=["1", "2.0"])).x.tolist()
+    )
+    assert columns.encode(table(x=["7"])).x.sum() == 0
 
 
 def test_tables_are_matched_by_name():
     columns = learn_columns(table(y=["0"] * 4, x=list("abab"), Age=["1", "2", "4", "4"]), "y")
     new = table(extra=["1"], Age=["2"], x=["b"])
     assert columns.match(list(new.columns), "new.csv", "y") == ["extra"]
-    assert columns.encode(new).tolist() == columns.encode(new[["x", "Age"]]).tolist()
+    assert columns.encode(new).x.tolist() == columns.encode(new[["x", "Age"]]).x.tolist()
     with pytest.raises(DataError, match=r"new.csv lacks the columns 'x', 'Age': add them"):
         columns.match(["z"], "new.csv")
     with pytest.raises(DataError, match=r"lacks the columns 'Age'; it has 'age': rename"):
@@ -106,11 +132,12 @@ def test_tables_are_matched_by_name():
 
 
 def test_columns_come_back_from_json_as_they_were():
-    train = table(y=["0"] * 6, x=list("ababab"), z=["1", "2", "4", "4", None, "9"])
+    train = table(y=["0"] * 6, x=list("ababab"), z=["1", "2", "4", "4", None, "9,5"])
     columns = learn_columns(train, "y")
+    assert columns.read_as == {"z": "'9,5' is read as the number 9.5"}
     again = Columns.of(columns.plain())
     assert again == columns
-    assert again.encode(train).tolist() == columns.encode(train).tolist()
+    assert again.encode(train).x.tolist() == columns.encode(train).x.tolist()
     assert again.groups == [[0, 1], [2]]
 
 
@@ -120,3 +147,26 @@ def test_options_that_name_no_column_and_tables_without_inputs_are_one_line():
         learn_columns(train, "y", ignore=["zz"])
     with pytest.raises(DataError, match=r"no column besides 'y' can be used: 'x' \(as told\)"):
         learn_columns(train, "y", ignore=["x"])
+
+
+def test_row_numbers_are_kept_if_told():
+    train = table(y=["0"] * 8, month=[str(i) for i in range(8)], x=list("abababab"))
+    assert "--keep 'month' uses it" in learn_columns(train, "y").left_out["month"]
+    assert learn_columns(train, "y", keep=["month"]).names == ["month", "x"]
+    with pytest.raises(ParameterError, match="--keep names 'zz'"):
+        learn_columns(train, "y", keep=["zz"])
+
+
+def test_codes_with_leading_zeros_are_categories():
+    train = table(y=["0"] * 6, code=["00123", "12345", "54321"] * 2, x=["0", "0.5", "10", "2", "3", "-1"])
+    columns = learn_columns(train, "y")
+    assert [column.kind for column in columns.used] == ["category", "number"]
+    assert columns.used[0].levels == ["00123", "12345", "54321"]
+    assert columns.read_as == {"code": "'00123' has leading zeros, so it is read as codes, not numbers"}
+
+
+def test_names_with_commas_are_names_first():
+    train = table(**{"y": ["0"] * 4, "a,b": list("abab"), "a": list("aabb"), "b": list("abba")})
+    assert learn_columns(train, "y", ignore=["a,b"]).names == ["a", "b"]
+    assert learn_columns(train, "y", ignore=["b, a"]).names == ["a,b"]
+    assert learn_columns(train, "y", ignore=["a", "b"]).names == ["a,b"]

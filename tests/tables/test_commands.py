@@ -62,7 +62,8 @@ def test_classes(kind_run, tables):
     predicted = command("predict", folder, tables / "new.csv", "--keep", "name,kind", "-o", tables / "kinds.csv")
     assert predicted.code == 0, predicted.error
     rows = pd.read_csv(tables / "kinds.csv")
-    assert list(rows) == ["name", "kind", "prediction", "p(high)", "p(low)", "entropy", "typicality", "unlike"]
+    written = "name kind prediction p(high) p(low) entropy typicality unlike filled"
+    assert list(rows) == written.split()
     np.testing.assert_allclose(rows["p(high)"] + rows["p(low)"], 1, rtol=1e-5)
     p = rows[["p(high)", "p(low)"]].to_numpy()
     np.testing.assert_allclose(rows["entropy"], -(p * np.log(p)).sum(1), rtol=1e-3, atol=1e-4)
@@ -78,7 +79,7 @@ def test_predictions_are_the_same_by_blocks_to_any_file_and_beside_strange_colum
     whole = command("predict", folder, tables / "new.csv")
     assert whole.code == 0, whole.error
     lines = whole.out.splitlines()
-    assert lines[0] == "mean,sd,low,high,typicality,unlike"
+    assert lines[0] == "mean,sd,low,high,typicality,unlike,filled"
     assert len(lines) == 201
     other = new.drop(columns=["price", "kind"])[["name", "group", "x", "z", "day"]].assign(extra=1)
     other.to_parquet(tables / "new.parquet")
@@ -121,7 +122,7 @@ def test_missing_columns_are_listed_and_an_older_output_is_kept(price_run, table
     ended = command("predict", folder, tables / "lacking.csv", "-o", tables / "precious.csv")
     assert (ended.code, ended.out) == (2, "")
     path = tables / "lacking.csv"
-    assert ended.error == f"error: {path} lacks the columns 'x', 'group': add them, they may be empty\n"
+    assert ended.error == f"error: {path} lacks the columns 'x', 'group': add them\n"
     # a fault in the last block
     text = (tables / "new.csv").read_text()
     (tables / "torn.csv").write_text(text + "1,2,3,4,5,6,7,8,9\n")
@@ -151,9 +152,9 @@ def test_an_existing_run_is_kept_unless_told_and_unless_the_new_one_can_be(price
     ended = command(*again)
     assert ended.code == 2
     assert "holds a run: give another folder, --overwrite, or --resume" in ended.error
-    ended = command(*again, "--overwrite", "--algorithm", "map")  # refused when the fit begins
+    ended = command(*again, "--overwrite", "--algorithm", "map")  # refused before the fit begins
     assert ended.code == 2
-    assert "MAP does not suit the prior" in ended.error
+    assert "--algorithm map does not suit --prior r2d2" in ended.error
     assert (folder / "run.json").read_bytes() == before
     assert {path.name for path in folder.iterdir()} == PARTS
     (tables / "mine").mkdir()
@@ -257,6 +258,7 @@ def test_every_command_has_help_with_an_example():
         assert f"example `r2d2net {' '.join(words)}" in text, words
         assert "--json" in text, words
         assert "--quiet" in text, words
+        assert "--seed" in text, words
 
 
 @pytest.mark.parametrize("classes", [["-2", "-1"], ["2", "10"], [str(i) for i in range(1, 11)], ["b", "a"]])
@@ -308,3 +310,85 @@ def test_predictions_do_not_replace_the_rows_nor_go_by_another_name(price_run, t
     ended = command("predict", folder, tables / "new.csv", "-o", tables / "new.xlsx")
     assert ended.code == 2
     assert "predictions are written as .csv or .parquet" in ended.error
+
+
+def test_filled_cells_are_counted_and_rows_with_unheard_of_gaps_are_unlike(price_run, tables):
+    """z had gaps in training, x and group had none."""
+    folder, _ = price_run
+    new = make_table(40, seed=3)
+    new["z"] = 0.0
+    new.loc[0:4, "z"] = np.nan
+    new["x"] = new["x"].clip(-1, 1).astype(object)
+    new.loc[5:7, "x"] = ["", "oops", "inf"]
+    new.loc[7:8, "group"] = ""
+    new.to_csv(tables / "gaps.csv", index=False)
+    ended = command("predict", folder, tables / "gaps.csv", "-o", tables / "filled.csv")
+    assert ended.code == 0, ended.error
+    rows = pd.read_csv(tables / "filled.csv")
+    assert rows["filled"].tolist() == [1] * 7 + [2, 1] + [0] * 31
+    assert rows["unlike"][5:9].all()
+    assert not rows["unlike"][:5].any()
+    assert ended.error.count("9 of 40 rows are predicted with cells filled in: see the column filled") == 1
+    new.assign(x="-").to_csv(tables / "no-x.csv", index=False)
+    for name in ("predict", "evaluate"):
+        ended = command(name, folder, tables / "no-x.csv")
+        assert (ended.code, ended.out) == (2, "")
+        assert "column 'x' has no filled cell, training rows had no gaps there: give its values" in ended.error
+    new.assign(x=0, group="red", z=np.nan).to_csv(tables / "no-z.csv", index=False)
+    assert command("predict", folder, tables / "no-z.csv").code == 0
+
+
+def test_names_with_commas_and_row_numbers_on_the_command_line(tmp_path):
+    rows = 40
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame({"a,b": rng.normal(size=rows), "a": rng.normal(size=rows), "month": np.arange(rows)})
+    table["y"] = table["month"] + rng.normal(size=rows)
+    table.to_csv(tmp_path / "data.csv", index=False)
+    fit = ["fit", tmp_path / "data.csv", "--target", "y", "--hidden", "0", "--epochs", "1", "--out", tmp_path / "run"]
+    ended = command(*fit, "--ignore", "a,b")
+    assert ended.code == 0, ended.error
+    assert "column month left out: the number of the row; --keep 'month' uses it" in ended.error
+    ended = command(*fit, "--overwrite", "--ignore", "a", "--ignore", "a,b", "--keep", "month", "--json")
+    assert ended.code == 0, ended.error
+    assert [one["name"] for one in ended.json["inputs"]] == ["month"]
+    ended = command("predict", tmp_path / "run", tmp_path / "data.csv", "--keep", "a,b", "--keep", "y,a")
+    assert ended.out.startswith('"a,b",y,a,mean,sd')
+
+
+def test_marks_of_numbers_and_zeros_of_codes_from_fit_to_predict(tmp_path):
+    rng = np.random.default_rng(0)
+    x = rng.uniform(500, 5000, 200)
+    table = pd.DataFrame({"price": [f"${v:,.2f}" for v in x], "code": rng.choice(["01", "2"], 200), "y": x + 1})
+    table.to_csv(tmp_path / "data.csv", index=False, encoding="utf-16")
+    run = tmp_path / "run"
+    options = ["--target", "y", "--hidden", "0", "--epochs", "100", "--out", run]
+    ended = command("fit", tmp_path / "data.csv", *options, "--json")
+    assert ended.code == 0, ended.error
+    assert re.search(r"column price: '\$\d,\d{3}\.\d\d' is read as the number \d{4}", ended.error)
+    assert "column code: '01' has leading zeros, so it is read as codes, not numbers" in ended.error
+    assert ended.json["test"]["r2"] > 0.9
+    table.to_csv(tmp_path / "new.csv", index=False)
+    assert command("evaluate", run, tmp_path / "new.csv", "--json").json["r2"] > 0.9
+
+
+@pytest.mark.parametrize("options", [[], ["--restarts", "2"]])
+def test_classes_are_trained_and_validated_by_their_shares(tmp_path, monkeypatch, options):
+    """The rows that the fit is given: of a class of ten rows one validates, whatever the seed."""
+    from r2d2net.estimators import base
+
+    seen = []
+
+    def spied(model, data, *arguments, **named):
+        seen.append((data[1], named["validation"][1]))
+        return real(model, data, *arguments, **named)
+
+    real = base.fit
+    monkeypatch.setattr(base, "fit", spied)
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame({"x": rng.normal(size=100), "y": ["rare"] * 10 + ["often"] * 90})
+    table.to_csv(tmp_path / "data.csv", index=False)
+    fit = ["fit", tmp_path / "data.csv", "--target", "y", "--hidden", "0", "--epochs", "1", "--out", tmp_path / "run"]
+    ended = command(*fit, *options)
+    assert ended.code == 0, ended.error
+    assert "rows: 70 training, 10 validation, 20 test" in ended.error
+    assert [np.bincount(part).tolist() for part in seen[0]] == [[63, 7], [9, 1]]

@@ -123,7 +123,11 @@ def test_an_older_run_outlives_a_second_attempt_that_is_refused(tmp_path):
         (finished / part).rename(finished / ASIDE / part)
     unfinished = {**json.loads(before), "state": "fitting"}
     (finished / "run.json").write_text(json.dumps(unfinished))
-    refused = command(*quick, finished, "--overwrite", "--algorithm", "map")
+    there = sorted(path.name for path in finished.iterdir())
+    refused = command(*quick, finished, "--overwrite", "--algorithm", "map")  # before anything is done
+    assert refused.code == 2
+    assert sorted(path.name for path in finished.iterdir()) == there
+    refused = command(*quick, finished, "--overwrite", "--patience", "1", "--validation", "0")  # when the fit begins
     assert refused.code == 2
     assert (finished / "run.json").read_bytes() == before
     assert command("inspect", finished, "--quiet").code == 0

@@ -64,6 +64,17 @@ def test_codes_stay_texts_and_separators_are_found(tmp_path):
     assert list(read_table(path)) == ["code", "size"]
 
 
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-16-be"])
+def test_encodings_are_known_by_their_marks(tmp_path, encoding):
+    path = tmp_path / "t.csv"
+    mark = "\ufeff" if encoding == "utf-16-be" else ""
+    path.write_bytes((mark + "größe\tname\n" + "1\té\n" * 30).encode(encoding))
+    blocks = list(read_blocks(path, 20))
+    assert [len(block) for block in blocks] == [20, 10]
+    assert list(blocks[1]) == ["größe", "name"]
+    assert blocks[1]["name"].tolist() == ["é"] * 10
+
+
 @pytest.mark.parametrize(
     ("content", "message"),
     [
@@ -73,6 +84,7 @@ def test_codes_stay_texts_and_separators_are_found(tmp_path):
         (b"a,b\n1,2\n1,2,3\n", "Expected 2 fields in line 3, saw 3"),
         (b"a,b\n\xe9,2\n", r"is no UTF-8 text \(byte 0xe9\): save it as UTF-8"),
         (b'a,b\n"1,2\n', "EOF inside string"),
+        ("a,b\n1,2\n".encode("utf-16")[:-1], r"is no UTF-16 text \(byte 0x0a\): save it as UTF-8"),
     ],
 )
 def test_broken_files_are_one_line(tmp_path, content, message):

@@ -7,7 +7,7 @@ import pytest
 from r2d2net.errors import DataError, ParameterError
 from r2d2net.tables.settings import Settings
 from r2d2net.tables.task import Task, detect_task
-from r2d2net.tables.training_table import read_training_table
+from r2d2net.tables.training_table import held_out, read_training_table
 
 
 @pytest.mark.parametrize(
@@ -70,3 +70,35 @@ def test_rows_without_target_are_left_out_and_the_rest_is_split_by_seed_and_clas
     # nothing of the test rows enters what is learnt
     train = np.setdiff1d(np.arange(100), found.test_rows)
     assert found.columns.used[0].mean == pytest.approx(np.mean([i * i % 97 for i in train]))
+
+
+def test_targets_written_with_marks_are_numbers(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_text("x;price\n" + "".join(f"{i * i % 97};{i * 37 + 100},50 €\n" for i in range(40)))
+    found = read_training_table(path, Settings(target="price", test=0))
+    assert found.task.kind == "regression"
+    assert found.y.tolist() == [i * 37 + 100.5 for i in range(40)]
+    assert "target price: '1025,50 €' is read as the number 1025.5" in found.notes
+    assert Task.of(found.task.plain()) == found.task
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_validation_rows_have_each_class_by_its_share_and_all_classes_train(tmp_path, seed):
+    path = tmp_path / "t.csv"
+    labels = ["often"] * 150 + ["some"] * 40 + ["rare"] * 10
+    path.write_text("x,y\n" + "".join(f"{i * i % 97},{label}\n" for i, label in enumerate(labels)))
+    found = read_training_table(path, Settings(target="y", seed=seed, test=0.2, validation=0.2))
+    assert found.rows == {"training": 120, "validation": 40, "test": 40}
+    for rows in (found.y[found.held], found.y_test):  # classes are often, rare, some
+        assert np.bincount(rows.astype(int), minlength=3).tolist() == [30, 2, 8]
+
+
+def test_classes_of_few_rows_keep_some_to_train():
+    y = np.repeat(np.arange(30.0), 2)
+    for count in (1, 10, 50):
+        held = held_out(y, count, 0, by_class=True, stay=1)
+        assert 0 < held.sum() <= count
+        assert set(y[~held]) == set(y)
+    assert held_out(y, 12, 0, by_class=True, stay=1).sum() == 12
+    assert not held_out(y, 12, 0, by_class=True, stay=2).any()
+    assert held_out(y, 9, 4, by_class=False, stay=2).sum() == 9

@@ -39,7 +39,7 @@ class BayesianPerceptron(BaseEstimator):
 
     _relevance: Relevance | None
     _rows: np.ndarray | None  # training rows by which the relevance is to be worked out
-    _run: Path | None = None  # folder in which a fit keeps checkpoints, and goes on if it has been interrupted
+    _folder: Path | None = None  # where `fit_in` keeps checkpoints
 
     def __init__(
         self,
@@ -73,6 +73,19 @@ class BayesianPerceptron(BaseEstimator):
         self.n_jobs = n_jobs
         self.device = device
         self.verbose = verbose
+
+    def fit_in(self, folder: str | Path, X: Any, y: Any) -> Self:
+        """`fit` with checkpoints in a folder: one that was interrupted goes on, to the result it would have had.
+
+        Where the folder holds a finished fit of these rows and parameters, that is returned. ``random_state`` must be
+        a number.
+        """
+        require(isinstance(self.random_state, Integral), "random_state", repr(self.random_state), "use a whole number")
+        self._folder = Path(folder)
+        try:
+            return self.fit(X, y)
+        finally:
+            del self._folder
 
     @property
     def relevance_(self) -> Relevance:
@@ -179,7 +192,7 @@ class BayesianPerceptron(BaseEstimator):
             prior="auto" if prior is None else None,
             restarts=self.restarts,
             jobs=joblib.effective_n_jobs(self.n_jobs),
-            resume=self._run,
+            resume=self._folder,
             checkpoint_every=CHECKPOINT_SECONDS,
             verbose=bool(self.verbose),
         )

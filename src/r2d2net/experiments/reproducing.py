@@ -37,6 +37,7 @@ class Request:
         backend: Processes of this machine, or tasks of a Ray cluster.
         address: The cluster's address; None for a Ray of this machine that ends with the grid.
         variant: Which variant of the artefact; None for its default.
+        seed: Added to the seeds of all cells.
     """
 
     name: str
@@ -48,6 +49,7 @@ class Request:
     backend: Literal["processes", "ray"] = "processes"
     address: str | None = None
     variant: str | None = None
+    seed: int = 0
 
 
 def artefact_of(name: str) -> Artefact:
@@ -65,13 +67,26 @@ def reproduce(request: Request, console: Console, *, quiet: bool = False) -> tup
     for name in ("replicates", "workers"):
         if getattr(request, name) is not None:
             require_whole(name, getattr(request, name))
-    whole = artefact.grid(request.scale, request.out, request.replicates, request.variant)
+    whole = with_seed(artefact.grid(request.scale, request.out, request.replicates, request.variant), request.seed)
     grid = only(whole, request.only)
     with backend_of(request) as (workers, run):
         describe_grid(artefact, whole, request)
         missing = len(grid.unfinished())
         watched = Watched(len(grid.cells), workers, skipped=len(grid.cells) - missing)
         return grid, watch(run(grid, workers), watched, console, quiet=quiet)
+
+
+def with_seed(grid: Grid, seed: int) -> Grid:
+    """The same grid with other seeds, in a folder of its own; seed 0 changes nothing."""
+    if seed == 0:
+        return grid
+    cells = [
+        cell._replace(settings={**cell.settings, "seed": cell.settings["seed"] + seed})
+        if "seed" in cell.settings
+        else cell
+        for cell in grid.cells
+    ]
+    return grid._replace(cells=cells, folder=grid.folder.with_name(f"{grid.folder.name}-seed-{seed}"))
 
 
 @contextmanager

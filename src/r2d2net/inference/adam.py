@@ -1,4 +1,4 @@
-"""Adam on one flat vector, with the prior's precision term applied as a proximal step.
+"""Adam on flat vectors, with the prior's precision term applied as a proximal step.
 
 Adam divides by a running root mean square of the gradient. A sampled precision c = 1 / v can be 1e10 at one
 step and 1 at the next: inside the gradient it would blow that root mean square up and freeze the weight for thousands
@@ -6,7 +6,8 @@ of steps. Outside it, the step
 
     minimise  (mu - mu')^2 / (2 eta) + beta c mu^2 / 2     =>     mu = mu' / (1 + eta beta c)
 
-with Adam's own step size eta = lr / (sqrt(v_hat) + eps) is stable for every c and has the same fixed points.
+with Adam's own step size eta = lr / sqrt(v_hat + eps^2) is stable for every c and has the same fixed points. (Adam as
+published has sqrt(v_hat) + eps: the same to 1 + eps^2 / v_hat where eps does not matter. A reciprocal root is cheaper.)
 """
 
 from __future__ import annotations
@@ -33,21 +34,30 @@ def no_moments(like: Tensor) -> Moments:
 
 
 def adam_step(
-    vector: Tensor, gradient: Tensor, moments: Moments, t: int, lr: float, unit: Tensor | None = None
-) -> Tensor:
-    """Update ``vector`` and ``moments`` in place at step t = 1, 2, ...; return the step sizes eta.
+    vector: Tensor,
+    gradient: Tensor,
+    moments: Moments,
+    t: int,
+    lr: float,
+    unit: Tensor | float = 1.0,
+    *,
+    precision: Tensor | None = None,
+    weight: float = 0.0,
+) -> None:
+    """Update ``vector`` and ``moments`` in place at step t = 1, 2, ...
 
-    Each entry moves by at most about ``lr``, in units of its own where ``unit`` is given.
+    Each entry moves by at most about ``lr``, in units of its own or of the vector's. Where a precision is given, the
+    proximal step of weight * precision * vector^2 / 2 follows.
     """
     moments.first.lerp_(gradient, 1 - BETA1)
     moments.second.mul_(BETA2).addcmul_(gradient, gradient, value=1 - BETA2)
-    eta = torch.sqrt(moments.second).div_(math.sqrt(1 - BETA2**t)).add_(EPSILON).reciprocal_().mul_(lr)
-    if unit is not None:
+    correction = math.sqrt(1 - BETA2**t)
+    size = lr * correction
+    eta = torch.add(moments.second, (EPSILON * correction) ** 2).rsqrt_()  # in units of size
+    if isinstance(unit, Tensor):
         eta.mul_(unit)
-    vector.addcmul_(moments.first, eta, value=-1 / (1 - BETA1**t))
-    return eta
-
-
-def shrink_mean(mean: Tensor, eta: Tensor, precision: Tensor, weight: float) -> None:
-    """Proximal step of weight * precision * mean^2 / 2, in place."""
-    mean.div_((eta * precision).mul_(weight).add_(1))
+    else:
+        size *= unit
+    vector.addcmul_(moments.first, eta, value=-size / (1 - BETA1**t))
+    if precision is not None:
+        vector.div_(eta.mul_(precision).mul_(size * weight).add_(1))

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import copy
 from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -47,17 +48,16 @@ class LocalReparametrization:
 
     def forward(
         self,
-        mean: Tensor,
-        scale: Tensor,
-        fixed: Tensor,
+        mean: Sequence[Tensor],
+        scale: Sequence[Tensor],
+        fixed: Sequence[Tensor],
         buffers: Tensors,
         x: Any,
         generator: torch.Generator,
     ) -> Tensor:
-        """The output with fresh noise, differentiable in mean and scale; buffers are updated in place."""
-        named: Tensors = {slot.name: slot.of(fixed) for slot in self.model.fixed}
-        for slot in self.model.bayesian:
-            m, s = slot.of(mean), slot.of(scale)
+        """The output with fresh noise, differentiable in means and scales of the slots; buffers change in place."""
+        named: Tensors = {slot.name: value for slot, value in zip(self.model.fixed, fixed, strict=True)}
+        for slot, m, s in zip(self.model.bayesian, mean, scale, strict=True):
             if slot.name in self.local:
                 named[slot.name], named[slot.name + SUFFIX] = m, s.square()
             else:

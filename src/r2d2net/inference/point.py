@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from r2d2net.inference.adam import Moments, adam_step, no_moments, shrink_mean
+from r2d2net.inference.adam import Moments, adam_step, no_moments
 from r2d2net.inference.base import Batch, Draws, Info, require_priors
 from r2d2net.inference.descent import Descent, Training, clip_gradients
 from r2d2net.likelihoods.base import Noise, Unit
@@ -68,8 +68,8 @@ class Point(Descent):
         noise = self.model.likelihood.observe(output, y, state.noise, self.noise_rate(len(y), t))
         if self.settings.clip is not None:
             clip_gradients([g_mean, g_fixed], self.settings.clip)
-        eta = adam_step(state.mean, g_mean, state.moments["mean"], t, lr, self.step_unit)
-        shrink_mean(state.mean, eta, state.precision, temperature / self.n)
+        pull: dict[str, Any] = {"precision": state.precision, "weight": temperature / self.n}
+        adam_step(state.mean, g_mean, state.moments["mean"], t, lr, self.step_unit, **pull)
         if state.fixed.numel():
             adam_step(state.fixed, g_fixed, state.moments["fixed"], t, lr, self.fixed_step_unit)
         if t % self.settings.sweep_every == 0 and bool(torch.isfinite(state.mean).all()):

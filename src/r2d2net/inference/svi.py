@@ -14,9 +14,8 @@ import torch
 from torch import Tensor
 
 from r2d2net.errors import require
-from r2d2net.inference.adam import adam_step
 from r2d2net.inference.cavi import CoordinateAscent
-from r2d2net.inference.variational import Variational, VariationalState
+from r2d2net.inference.variational import Piece, Variational
 from r2d2net.model import BayesianModel
 
 
@@ -45,13 +44,11 @@ class PlainVariational(CoordinateAscent):
     def start_rho(self, scale: Tensor, precision: Tensor) -> Tensor:
         return torch.log(scale)
 
-    def deviation(self, state: VariationalState) -> Tensor:
-        return torch.exp(state.rho)
+    def deviation_of(self, out: Tensor, rho: Tensor, precision: Tensor) -> Tensor:
+        return torch.exp(rho, out=out)
 
-    def update(
-        self, state: VariationalState, g_mean: Tensor, g_rho: Tensor, scale: Tensor, t: int, lr: float, beta: float
-    ) -> None:
-        g_mean.addcmul_(state.precision, state.mean, value=beta)
-        g_rho.add_((state.precision * scale.square()).sub_(1), alpha=beta)
-        adam_step(state.mean, g_mean, state.moments["mean"], t, lr, self.step_unit)
-        adam_step(state.rho, g_rho, state.moments["rho"], t, self.rho_rate(lr))
+    def update(self, piece: Piece, t: int, lr: float, beta: float) -> None:
+        piece.g_mean.addcmul_(piece.precision, piece.mean, value=beta)
+        piece.step_mean(t, lr)
+        pull = torch.mul(piece.scale, piece.scale).mul_(piece.precision).sub_(1)
+        piece.step_rho(piece.g_rho.add_(pull, alpha=beta), t, self.rho_rate(lr))

@@ -21,6 +21,7 @@ are refreshed and with them c.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -31,7 +32,7 @@ from torch import Tensor
 from torch.nn.functional import softplus
 
 from r2d2net.errors import require, require_whole
-from r2d2net.inference.adam import Moments, adam_step, no_moments, shrink_mean
+from r2d2net.inference.adam import Moments, adam_step, no_moments
 from r2d2net.inference.base import Batch, Draws, Info
 from r2d2net.inference.descent import (
     START_SWEEPS,
@@ -42,12 +43,38 @@ from r2d2net.inference.descent import (
     require_positive,
 )
 from r2d2net.inference.local_reparametrization import LocalReparametrization
+from r2d2net.inference.pieces import Pieces
 from r2d2net.likelihoods.base import Noise, Unit
 from r2d2net.model import BayesianModel, Tensors
 
 WARM_UP_SHARE = 0.6
 WARM_UP_ROWS_PER_INPUT = 20
 RHO_SHARE = 1 / 3  # step size of rho as a share of that of the means
+
+
+class Piece(NamedTuple):
+    """Some of the weights, all that a step changes of them, and what their gradients are."""
+
+    mean: Tensor
+    rho: Tensor
+    precision: Tensor
+    scale: Tensor  # s
+    g_mean: Tensor
+    g_rho: Tensor
+    mean_first: Tensor
+    mean_second: Tensor
+    rho_first: Tensor
+    rho_second: Tensor
+    unit: Tensor | float
+
+    def step_mean(self, t: int, lr: float, *, precision: Tensor | None = None, weight: float = 0.0) -> None:
+        """Adam's step of the means, and the proximal one of a precision."""
+        moments = Moments(self.mean_first, self.mean_second)
+        adam_step(self.mean, self.g_mean, moments, t, lr, self.unit, precision=precision, weight=weight)
+
+    def step_rho(self, gradient: Tensor, t: int, lr: float) -> None:
+        """Adam's step of rho."""
+        adam_step(self.rho, gradient, Moments(self.rho_first, self.rho_second), t, lr)
 
 
 class VariationalState(NamedTuple):
@@ -106,6 +133,7 @@ class MeanField(Descent):
 
     def __init__(self, settings: Variational, model: BayesianModel, *, n: int, steps: int) -> None:
         super().__init__(settings, model, n=n, steps=steps)
+        self.pieces = Pieces(model.bayesian, self.step_unit)
         self.local = LocalReparametrization(model) if settings.estimator == "local" else None
         self.warm_up = settings.warm_up
         if self.warm_up is None:
@@ -158,70 +186,85 @@ class MeanField(Descent):
     def _descend(
         self, state: VariationalState, batch: Batch, generator: torch.Generator, t: int, lr: float, beta: float
     ) -> tuple[Tensor, Noise]:
-        settings, model = self.settings, self.model
+        settings, likelihood = self.settings, self.model.likelihood
         x, y = batch
-        scale = self.deviation(state)
-        g_mean, g_scale = torch.zeros_like(state.mean), torch.zeros_like(state.mean)
-        g_fixed = torch.zeros_like(state.fixed)
-        nll = torch.zeros((), dtype=state.mean.dtype, device=state.mean.device)
         noise = state.noise
-        for _ in range(settings.draws):
-            output, gradients = self._gradients(state, scale, x, y, generator)
-            for total, part in zip((g_mean, g_scale, g_fixed, nll), gradients, strict=True):
-                total.add_(part, alpha=1 / settings.draws)
-            rate = self.noise_rate(len(y), t) / settings.draws
-            noise = model.likelihood.observe(output, y, noise, rate)
+        scale = torch.empty_like(state.rho)
+        for some in zip(*map(self.pieces.of, (scale, state.rho, state.precision)), strict=True):
+            self.deviation_of(*some)
+        output, gradients = self._gradients(state, scale, x, y, generator)
+        for k in range(settings.draws):
+            if k:
+                output, others = self._gradients(state, scale, x, y, generator)
+                for total, part in zip(gradients, others, strict=True):
+                    total.add_(part)
+            noise = likelihood.observe(output, y, noise, self.noise_rate(len(y), t) / settings.draws)
+        if settings.draws > 1:
+            for total in gradients:
+                total.div_(settings.draws)
+        g_mean, g_rho, g_fixed, nll = gradients
         if settings.clip is not None:
-            clip_gradients([g_mean, g_scale, g_fixed], settings.clip)
-        if settings.variance == "free":
-            self.update(state, g_mean, g_scale.mul_(scale), scale, t, lr, beta)
-        else:
-            self._update_scaled(state, g_mean, g_scale, t, lr, beta)
+            clip_gradients([g_mean, g_rho, g_fixed], settings.clip)
+        vectors = map(self.pieces.of, self._vectors(state, scale, g_mean, g_rho))
+        for piece in zip(*vectors, self.pieces.units, strict=True):
+            self.update(Piece(*piece), t, lr, beta)
         if state.fixed.numel():
             adam_step(state.fixed, g_fixed, state.moments["fixed"], t, lr, self.fixed_step_unit)
         return nll, noise
 
-    def update(
-        self, state: VariationalState, g_mean: Tensor, g_rho: Tensor, scale: Tensor, t: int, lr: float, beta: float
-    ) -> None:
+    @staticmethod
+    def _vectors(state: VariationalState, scale: Tensor, g_mean: Tensor, g_rho: Tensor) -> tuple[Tensor, ...]:
+        moments = state.moments
+        return state.mean, state.rho, state.precision, scale, g_mean, g_rho, *moments["mean"], *moments["rho"]
+
+    def update(self, piece: Piece, t: int, lr: float, beta: float) -> None:
         """Move means and rho by the likelihood's gradients in mu and log s."""
-        eta = adam_step(state.mean, g_mean, state.moments["mean"], t, lr, self.step_unit)
-        shrink_mean(state.mean, eta, state.precision, beta)
-        added = torch.exp(state.rho).mul_(scale).mul_(scale)
-        adam_step(state.rho, added.mul_(beta).sub_(g_rho), state.moments["rho"], t, self.rho_rate(lr))
+        piece.step_mean(t, lr, precision=piece.precision, weight=beta)
+        if self.settings.variance == "free":
+            kept = torch.mul(piece.scale, piece.scale).mul_(piece.precision)  # 1 - lambda s^2
+            piece.step_rho(kept.mul_(-beta).add_(beta).sub_(piece.g_rho), t, self.rho_rate(lr))
+        else:  # s = softplus(rho) sqrt(v), whose KL in rho is that to a unit normal
+            sigma, slope = softplus(piece.rho), torch.sigmoid(piece.rho)
+            piece.step_rho((piece.g_rho / sigma).add_(beta * (sigma - 1 / sigma)).mul_(slope), t, self.rho_rate(lr))
 
-    def _update_scaled(
-        self, state: VariationalState, g_mean: Tensor, g_scale: Tensor, t: int, lr: float, beta: float
-    ) -> None:
-        """The same for s = softplus(rho) sqrt(v), whose KL in rho is that to a unit normal."""
-        eta = adam_step(state.mean, g_mean, state.moments["mean"], t, lr, self.step_unit)
-        shrink_mean(state.mean, eta, state.precision, beta)
-        sigma, slope = softplus(state.rho), torch.sigmoid(state.rho)
-        gradient = g_scale.div_(state.precision.sqrt()).add_(beta * (sigma - 1 / sigma)).mul_(slope)
-        adam_step(state.rho, gradient, state.moments["rho"], t, self.rho_rate(lr))
-
-    @torch.enable_grad()
     def _gradients(
         self, state: VariationalState, scale: Tensor, x: Any, y: Tensor, generator: torch.Generator
     ) -> tuple[Tensor, tuple[Tensor, Tensor, Tensor, Tensor]]:
-        """The output at one draw, and the loss's gradients in means, deviations and fixed parameters, and itself."""
-        fixed = state.fixed.clone().requires_grad_()
-        if self.local is None:
-            epsilon = self.unit_noise(generator)
-            weights = torch.addcmul(state.mean, scale, epsilon).requires_grad_()
-            with self.autocast():
-                output = self.model.forward(weights, fixed, state.buffers, x, training=True)
-            output = output.to(weights.dtype)
-            loss = -self.model.likelihood.log_prob(output, y, state.noise).mean()
-            g, g_fixed = torch.autograd.grad(loss, (weights, fixed), materialize_grads=True)
-            return output.detach(), (g, g * epsilon, g_fixed, loss.detach())
-        mean, deviation = state.mean.detach().requires_grad_(), scale.detach().requires_grad_()
+        """The output at one draw, and the loss's gradients in mu, log s and the fixed parameters, and itself."""
+        if self.local is not None:
+            output, loss, (g_mean, g_scale, g_fixed) = self._backward(state, (state.mean, scale), x, y, generator)
+            return output, (g_mean, g_scale.mul_(scale), g_fixed, loss)
+        weights = self.unit_noise(generator)
+        for drawn, s, mean in zip(*map(self.pieces.of, (weights, scale, state.mean)), strict=True):
+            drawn.mul_(s).add_(mean)
+        output, loss, (g_mean, g_fixed) = self._backward(state, (weights,), x, y, generator)
+        return output, (g_mean, weights.sub_(state.mean).mul_(g_mean), g_fixed, loss)
+
+    @torch.enable_grad()
+    def _backward(
+        self, state: VariationalState, vectors: tuple[Tensor, ...], x: Any, y: Tensor, generator: torch.Generator
+    ) -> tuple[Tensor, Tensor, list[Tensor]]:
+        """Output and loss at drawn weights, or at mean and deviation, and the gradients in these and what is fixed."""
+        model = self.model
+        # Each tensor a leaf of its own: the gradient of a slice of the flat vector would be as long as the vector.
+        leaves = [[slot.of(vector).detach().requires_grad_() for slot in model.bayesian] for vector in vectors]
+        fixed = [slot.of(state.fixed).detach().requires_grad_() for slot in model.fixed]
         with self.autocast():
-            output = self.local.forward(mean, deviation, fixed, state.buffers, x, generator)
-        output = output.to(mean.dtype)
-        loss = -self.model.likelihood.log_prob(output, y, state.noise).mean()
-        g_mean, g_scale, g_fixed = torch.autograd.grad(loss, (mean, deviation, fixed), materialize_grads=True)
-        return output.detach(), (g_mean, g_scale, g_fixed, loss.detach())
+            if self.local is None:
+                names = [slot.name for slot in (*model.bayesian, *model.fixed)]
+                model.net.train()
+                parameters = dict(zip(names, (*leaves[0], *fixed), strict=True))
+                output = model.call(model.net, {**parameters, **state.buffers}, x)
+            else:
+                output = self.local.forward(leaves[0], leaves[1], fixed, state.buffers, x, generator)
+        output = output.to(state.mean.dtype)
+        loss = -model.likelihood.log_prob(output, y, state.noise).mean()
+        flat = torch.autograd.grad(loss, [*itertools.chain(*leaves), *fixed], materialize_grads=True)
+        count = len(model.bayesian)
+        groups = [*(flat[k * count : (k + 1) * count] for k in range(len(vectors))), flat[len(vectors) * count :]]
+        nothing = state.fixed[:0]
+        gathered = [torch.cat([nothing, *(part.reshape(-1) for part in group)]) for group in groups]
+        return output.detach(), loss.detach(), gathered
 
     def rho_rate(self, lr: float) -> float:
         """Step size of rho where that of the means is ``lr``."""
@@ -238,9 +281,13 @@ class MeanField(Descent):
 
     def deviation(self, state: VariationalState) -> Tensor:
         """s_j, the standard deviation of each weight under q."""
+        return self.deviation_of(torch.empty_like(state.rho), state.rho, state.precision)
+
+    def deviation_of(self, out: Tensor, rho: Tensor, precision: Tensor) -> Tensor:
+        """The same of some weights, written to ``out``."""
         if self.settings.variance == "free":
-            return torch.rsqrt(torch.exp(state.rho).add_(state.precision))
-        return softplus(state.rho) / state.precision.sqrt()
+            return torch.exp(rho, out=out).add_(precision).rsqrt_()
+        return torch.div(softplus(rho), precision.sqrt(), out=out)
 
     def draws(
         self,

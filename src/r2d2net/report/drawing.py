@@ -25,14 +25,17 @@ ROWS = {
     "gauss-mfvi": ("Gaussian BNN, MFVI", SKY, (0, (5, 1))),
     "gauss-radial": ("radial BNN", BLACK, (0, (1, 1))),
     "freq": ("plain network", GREY, "-"),
+    "de": ("deep ensemble", BLACK, (0, (4, 2, 1, 2))),
+    "edl": ("EDL", PURPLE, "-."),
+    "dpn": ("DPN", RED, ":"),
 }
 
 
 def name_of(row: str) -> str:
     """A row's name in drawings and texts.
 
-    >>> name_of("r2d2-svgi"), name_of("de")
-    ('R2D2-Net', 'de')
+    >>> name_of("r2d2-svgi"), name_of("sas-sgld")
+    ('R2D2-Net', 'sas-sgld')
     """
     return ROWS[row][0] if row in ROWS else row
 

@@ -104,9 +104,9 @@ def fit(
 
     models = models_to_compare(model, prior)
     compared = len(models) * restarts > 1
+    which = f"restarts={restarts}" if restarts > 1 else f"prior={prior!r}"
     if compared and validation is None:
         if isinstance(data, (DataLoader, Dataset)):
-            which = f"restarts={restarts}" if restarts > 1 else f"prior={prior!r}"
             raise ParameterError(f"{which} needs validation data: a Dataset cannot be split; give validation=(x, y)")
         validation = HELD_OUT
     if patience is not None and validation is None:
@@ -115,7 +115,7 @@ def fit(
         raise ParameterError(f"patience={patience}: {type(method).__name__} keeps draws of many epochs; leave it out")
     if compared and method.runs > 1:
         name = type(method).__name__
-        raise ParameterError(f"{name} makes {method.runs} runs of its own: leave restarts and prior='auto' out")
+        raise ParameterError(f"{name} makes {method.runs} runs of its own: leave {which} out")
     if method.full_batch:
         batch_size = _all_rows(data, batch_size, type(method).__name__)
     prepared = prepare(model, data, batch_size, int(seed), validation, n, standardize)

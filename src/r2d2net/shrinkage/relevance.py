@@ -23,7 +23,7 @@ same. Of classes, f(x) are the logits less their mean over classes, which no pro
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -31,8 +31,9 @@ from torch import Tensor
 
 from r2d2net.errors import DataError, require, require_whole
 from r2d2net.likelihoods import Categorical
-from r2d2net.posterior import Posterior
+from r2d2net.posterior import MEMORY, Posterior
 from r2d2net.prediction import Classification
+from r2d2net.shrinkage.shuffled_outputs import ShuffledOutputs
 
 LEVEL = 0.95  # posterior probability from which an input is kept
 
@@ -60,6 +61,7 @@ class Relevance(NamedTuple):
     importance_std: Tensor
 
 
+@torch.no_grad()
 def input_relevance(
     posterior: Posterior,
     x: Any,
@@ -69,6 +71,7 @@ def input_relevance(
     draws: int = 100,
     shuffles: int = 4,
     seed: int = 0,
+    progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> Relevance:
     """Relevance of the columns of a table, by a network fitted to such tables.
 
@@ -82,6 +85,7 @@ def input_relevance(
         draws: Posterior draws.
         shuffles: Shuffles of each column, averaged.
         seed: Seed of draws and shuffles.
+        progress: Called after each draw with how many are done, and of how many.
     """
     require(0 < least < 1, "least", least, "use a share between 0 and 1, such as 0.01")
     require_whole("draws", draws)
@@ -91,17 +95,24 @@ def input_relevance(
         raise DataError(f"x has shape {tuple(table.shape)}: give a table (rows, inputs) of at least two rows")
     inputs = _checked(groups, table.shape[1])
     generator = torch.Generator().manual_seed(seed)
-    outputs = _outputs(posterior, table)
-    before = outputs(table, draws, seed)  # (draws, rows, outputs)
-    variance = before.var(1, correction=0).sum(-1).clamp(min=torch.finfo(before.dtype).tiny)
-    shares, alone = before.new_zeros(2, len(inputs), len(before))
-    for columns, share, told in zip(inputs, shares, alone, strict=True):
-        told += _told(table[:, columns], before)
-        for _ in range(shuffles):
-            shuffled = table.clone()
-            shuffled[:, columns] = table[torch.randperm(len(table), generator=generator)][:, columns]
-            change = outputs(shuffled, draws, seed) - before  # the same draws of the weights
-            share += change.square().mean(1).sum(-1) / (2 * shuffles * variance)
+    # one shuffle serves all draws, so that what differs between them is the posterior alone
+    orders = [[torch.randperm(len(table), generator=generator) for _ in range(shuffles)] for _ in inputs]
+    softmax = _is_softmax(posterior, table)
+    found, columns = [], []
+    available = posterior.running.available(posterior.state)
+    total = draws if available is None else min(draws, available)
+    for network in _networks(posterior, table, total, seed):
+        before = _seen(network.before, softmax)  # (rows, outputs)
+        variance = before.var(0, correction=0).sum().clamp(min=torch.finfo(before.dtype).tiny)
+        share = before.new_zeros(len(inputs))
+        for i, (group, shuffled) in enumerate(zip(inputs, orders, strict=True)):
+            change = _seen(network.shuffled(group, shuffled), softmax) - before  # (shuffles, rows, outputs)
+            share[i] = change.square().sum(-1).mean() / (2 * variance)
+        columns.append(share)
+        found.append(before)
+        progress(len(found), total)
+    shares, outputs = torch.stack(columns, dim=1), torch.stack(found)  # (inputs, draws), (draws, rows, outputs)
+    alone = torch.stack([_told(table[:, group], outputs) for group in inputs])
     probability = (shares >= least).to(shares.dtype).mean(1)
     importance = (shares + alone) / 2
     return Relevance(
@@ -116,16 +127,28 @@ def input_relevance(
     )
 
 
-def _outputs(posterior: Posterior, table: Tensor) -> Callable[[Tensor, int, int], Tensor]:
+def _is_softmax(posterior: Posterior, table: Tensor) -> bool:
+    """Whether the outputs are logits, and not evidence of EDL or DPN; a table that cannot be predicted is refused."""
+    prediction = posterior.predict(table, 1, seed=0)
+    return isinstance(posterior.model.likelihood, Categorical) and type(prediction) is Classification
+
+
+def _seen(outputs: Tensor, softmax: bool) -> Tensor:
     """What of the network's outputs a prediction depends on."""
-    by_class = isinstance(posterior.model.likelihood, Categorical)
-    softmax = by_class and type(posterior.predict(table[:1], 1, seed=0)) is Classification  # no evidence of EDL or DPN
+    return outputs - outputs.mean(-1, keepdim=True) if softmax else outputs
 
-    def outputs(x: Tensor, draws: int, seed: int) -> Tensor:
-        found = posterior.outputs(x, draws, seed=seed)
-        return found - found.mean(-1, keepdim=True) if softmax else found
 
-    return outputs
+def _networks(posterior: Posterior, table: Tensor, draws: int, seed: int) -> Iterator[ShuffledOutputs]:
+    """So many draws of the network, each made once, on the rows as the network sees them."""
+    model = posterior.model
+    rows = table.to(model.device, model.dtype if table.is_floating_point() else table.dtype)
+    inputs = posterior.units.inputs(rows)
+    generator = torch.Generator(model.device).manual_seed(seed)
+    at_once = max(1, MEMORY // model.size)
+    for drawn in posterior.running.draws(posterior.state, draws, generator, at_once=at_once):
+        for i in range(len(drawn.weights)):
+            buffers = {name: buffer[i] for name, buffer in drawn.buffers.items()}
+            yield ShuffledOutputs(model, drawn.weights[i], drawn.fixed[i], buffers, inputs)
 
 
 def _told(columns: Tensor, outputs: Tensor) -> Tensor:

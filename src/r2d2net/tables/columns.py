@@ -1,92 +1,35 @@
 """What the columns of a table are and how a row becomes inputs of a network, learnt from training rows, as plain JSON.
 
-    number    (x - mean) / sd in float64; missing cells become the median
+    number    (x - mean) / sd in float64; missing cells become the median, infinite ones an end of the training range
     date      the same, of days since 1970
     category  one 0/1 input a level; rare levels share the input "other"; missing cells are a level if training rows had
               some, else the most frequent level. A level never seen is "other", or all zeros where there is none.
 
 Columns that are empty, constant, row numbers or nearly all different texts are left out, and it is said why.
+
+A row with a level never seen, or a cell filled in where training rows had no gap, is unlike them whatever its other
+cells are.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import asdict, dataclass
-from itertools import pairwise
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from itertools import chain, pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from r2d2net.errors import CheckpointError, DataError
-from r2d2net.tables.cells import Values, codes, days, is_empty, numbers
+from r2d2net.errors import CheckpointError, DataError, ParameterError
+from r2d2net.tables.column_kinds import Category, Column, Counts, Encoded, Number
 from r2d2net.tables.reading import shown
+from r2d2net.tables.wording import counted
 
 if TYPE_CHECKING:
     import pandas as pd
 
-FARTHEST = 1e6  # standard deviations; farther cells are moved there, where float32 still has digits
-OTHER, MISSING = "(other)", "(missing)"
-
-Counts = Counter[tuple[str, str]]  # (column, what): cells
-
-
-@dataclass(frozen=True)
-class Number:
-    """A column of numbers or dates."""
-
-    name: str
-    kind: str  # "number" or "date"
-    median: float
-    mean: float
-    sd: float
-
-    @property
-    def inputs(self) -> list[str]:
-        return [self.name]
-
-    def encode(self, column: pd.Series, counts: Counts) -> Values:
-        values = days(column) if self.kind == "date" else numbers(column)
-        empty, lost = is_empty(column), np.isnan(values)
-        counts[self.name, "missing"] += int(empty.sum())
-        counts[self.name, "unreadable"] += int((lost & ~empty).sum())
-        scaled = (np.where(lost, self.median, values) - self.mean) / self.sd
-        return np.clip(scaled, -FARTHEST, FARTHEST)[:, None]
-
-
-@dataclass(frozen=True)
-class Category:
-    """A column of levels, the most frequent first."""
-
-    name: str
-    levels: list[str]
-    other: bool  # training rows had rare levels
-    missing: bool  # training rows had missing cells
-    kind: str = "category"
-
-    @property
-    def inputs(self) -> list[str]:
-        ends = [OTHER] * self.other + [MISSING] * self.missing
-        return [f"{self.name}={level}" for level in self.levels + ends]
-
-    def encode(self, column: pd.Series, counts: Counts) -> Values:
-        import pandas as pd
-
-        cells = codes(column)
-        at = pd.Index(self.levels, dtype=object).get_indexer(cells)
-        empty = cells.isna().to_numpy()
-        unseen = (at < 0) & ~empty
-        if not self.missing:
-            counts[self.name, "missing"] += int(empty.sum())
-        counts[self.name, "rare" if self.other else "unseen"] += int(unseen.sum())
-        at = np.where(empty, len(self.levels) + self.other if self.missing else 0, at)
-        at = np.where(unseen, len(self.levels) if self.other else -1, at)
-        encoded = np.zeros((len(cells), len(self.inputs)))
-        rows = np.flatnonzero(at >= 0)
-        encoded[rows, at[rows]] = 1.0
-        return encoded
-
-
-Column = Number | Category
+WHOLE_COLUMN = 10  # rows from which a column without one readable cell is a mistake and not a gap
 
 
 @dataclass(frozen=True)
@@ -96,10 +39,12 @@ class Columns:
     Attributes:
         used: Columns that are inputs.
         left_out: Other columns of the training table, and why they are no inputs.
+        read_as: How columns were read that could have been read otherwise.
     """
 
     used: tuple[Column, ...]
     left_out: dict[str, str]
+    read_as: dict[str, str] = field(default_factory=dict)
 
     @property
     def names(self) -> list[str]:
@@ -117,33 +62,55 @@ class Columns:
         if lacking:
             alike = {name.lower(): name for name in found}
             near = [alike[name.lower()] for name in lacking if name.lower() in alike]
-            hint = f"; it has {shown(near)}: rename" if near else ": add them, they may be empty"
+            hint = f"; it has {shown(near)}: rename" if near else ": add them"
             raise DataError(f"{where} lacks the columns {shown(lacking, 20)}{hint}")
         return [name for name in found if name not in {*self.names, *self.left_out, target}]
 
-    def encode(self, table: pd.DataFrame, counts: Counts | None = None) -> Values:
-        """Inputs of the network, (rows, inputs); adds to ``counts`` what was missing, unreadable or unseen."""
+    def encode(self, table: pd.DataFrame, counts: Counts | None = None) -> Encoded:
+        """Rows as inputs of the network; adds to ``counts`` what was missing, unreadable or unseen."""
         kept: Counts = Counter() if counts is None else counts
-        return np.hstack([column.encode(table[column.name], kept) for column in self.used])
+        parts = [column.encode(table[column.name], kept) for column in self.used]
+        x = np.hstack([part.x for part in parts])
+        filled = np.sum([part.filled for part in parts], axis=0)
+        return Encoded(x, filled, np.any([part.strange for part in parts], axis=0))
 
-    def unseen(self, x: Values) -> np.ndarray:
-        """Which encoded rows have a level that training rows did not have, nor any rare one in that column."""
-        each = zip(self.used, self.groups, strict=True)
-        levels = [x[:, group].sum(1) == 0 for column, group in each if isinstance(column, Category)]
-        return np.any(levels, axis=0) if levels else np.zeros(len(x), dtype=bool)
+    def require_cells(self, counts: Counts, rows: int, where: str) -> None:
+        """Refuse a file of some rows without one readable cell in a column that had no gaps in training."""
+        for column in self.used if rows >= WHOLE_COLUMN else ():
+            lost = counts[column.name, "missing"] + counts[column.name, "unreadable"]
+            if lost == rows and not column.gaps:
+                what = "filled" if counts[column.name, "missing"] == rows else "readable"
+                fix = "training rows had no gaps there: give its values, written as they were"
+                raise DataError(f"{where}: column {column.name!r} has no {what} cell, {fix}")
 
     def plain(self) -> dict[str, Any]:
         """For JSON."""
-        return {"used": [asdict(column) for column in self.used], "left_out": self.left_out}
+        used = [asdict(column) for column in self.used]
+        return {"used": used, "left_out": self.left_out, "read_as": self.read_as}
 
     @classmethod
     def of(cls, plain: dict[str, Any]) -> Columns:
         """Back from JSON."""
         try:
             used = [(Category if one["kind"] == "category" else Number)(**one) for one in plain["used"]]
-            return cls(tuple(used), dict(plain["left_out"]))
+            return cls(tuple(used), dict(plain["left_out"]), dict(plain["read_as"]))
         except (KeyError, TypeError, ValueError) as error:
-            raise CheckpointError(f"the columns of the run cannot be read: {type(error).__name__} {error}") from error
+            reason = f"{type(error).__name__} {error}"
+            raise CheckpointError(f"the columns of the run cannot be read, {reason}: fit again") from error
+
+
+def chosen(given: Sequence[str], names: list[str], option: str) -> list[str]:
+    """Columns that an option names, in one text by commas or in several; a name with commas is a name first.
+
+    >>> chosen(["a,b", "c,d"], ["a,b", "c", "d"], "ignore")
+    ['a,b', 'c', 'd']
+    """
+    parts = [[one] if one in names else [part.strip() for part in one.split(",")] for one in given]
+    found = [part for part in chain.from_iterable(parts) if part]
+    unknown = [name for name in found if name not in names]
+    if unknown:
+        raise ParameterError(f"--{option} names {shown(unknown)}: the table has {shown(names)}")
+    return found
 
 
 def ignored(extra: list[str]) -> list[str]:
@@ -155,6 +122,7 @@ def notes_of(counts: Counts) -> list[str]:
     """What was done about cells that were not as in training, a line each."""
     did = {
         "missing": "missing, filled in (median, or the most frequent level)",
+        "infinite": "infinite, taken as the least or the largest of training",
         "unreadable": "unreadable, taken as missing",
         "unseen": "of levels unknown to the model",
         "rare": 'of levels that are rare or unknown, taken as "other"',
@@ -165,5 +133,5 @@ def notes_of(counts: Counts) -> list[str]:
         if found:
             each = [f"{name} {n:,}" for name, n in sorted(found.items(), key=lambda item: -item[1])]
             more = f", {len(each) - 6} columns more" if len(each) > 6 else ""
-            lines.append(f"{sum(found.values()):,} cells {text}: {', '.join(each[:6])}{more}")
+            lines.append(f"{counted(sum(found.values()), 'cell')} {text}: {', '.join(each[:6])}{more}")
     return lines

@@ -11,6 +11,7 @@ import typer
 
 from r2d2net.errors import ParameterError
 from r2d2net.options import Json, Quiet
+from r2d2net.tables.wording import counted
 
 app = typer.Typer()
 
@@ -24,6 +25,7 @@ Level = Annotated[
 Draws = Annotated[
     int | None, typer.Option(help="Networks drawn from the posterior; by default the run's, 100.", show_default=False)
 ]
+SEVERAL = ", by commas; may be given several times."
 
 
 def _text(text: str) -> Any:
@@ -46,7 +48,8 @@ def fit(
         str | None,
         _text(
             "svgi (default), cavi, svi, mfvi, radial, map, mcdropout, deepensemble, sgld, sghmc, hmc; for classes edl "
-            "and dpn. map, mcdropout, deepensemble, mfvi, edl and dpn need --prior gaussian."
+            "and dpn. mfvi needs --prior gaussian; map, mcdropout, deepensemble, edl and dpn need it, or "
+            "spike-and-slab or double-pareto."
         ),
     ] = None,
     hidden: Annotated[str | None, _text("Widths of the hidden layers (50,50); 0 is a linear model.")] = None,
@@ -59,8 +62,9 @@ def fit(
     test: Annotated[float | None, _text("Share of the rows for the test (0.2).")] = None,
     draws: Annotated[int | None, _text("Networks drawn from the posterior for a prediction (100).")] = None,
     level: Annotated[float | None, _text("Level of the intervals (0.9).")] = None,
-    categorical: Annotated[str | None, _text("Columns of numbers that are categories, by commas.")] = None,
-    ignore: Annotated[str | None, _text("Columns to leave out, by commas.")] = None,
+    categorical: Annotated[list[str] | None, _text(f"Columns of numbers that are categories{SEVERAL}")] = None,
+    ignore: Annotated[list[str] | None, _text(f"Columns to leave out{SEVERAL}")] = None,
+    keep: Annotated[list[str] | None, _text(f"Columns to use even if they look like row numbers{SEVERAL}")] = None,
     out: Annotated[Path | None, _text("The run folder (run).")] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a run in that folder.")] = False,
     config: Annotated[Path | None, _text("JSON or TOML file of these options; the command line wins.")] = None,
@@ -79,7 +83,7 @@ def fit(
     from r2d2net.tables.settings import Settings, path_of, read_config
 
     known = tuple(field.name for field in fields(Settings))
-    options = {name: arguments[name] for name in known if arguments[name] is not None}
+    options = {name: arguments[name] for name in known if arguments[name] not in (None, [])}
     say = speaker(quiet)
     if resume is not None:
         if options or config or overwrite or out:
@@ -102,8 +106,10 @@ def fit(
 def _show_fit(folder: Path, *, json: bool, quiet: bool) -> None:
     from r2d2net.tables import printing, run_folder
     from r2d2net.tables.inspecting import relevance_of_run
+    from r2d2net.tables.task import Task
 
     content = run_folder.read_run(folder)
+    task = Task.of(content.get("task"))
     results = run_folder.read_json(folder / run_folder.METRICS)
     inputs = relevance_of_run(folder)
     if json:
@@ -113,7 +119,7 @@ def _show_fit(folder: Path, *, json: bool, quiet: bool) -> None:
     if json or quiet:
         return
     if results.get("test"):
-        printing.show_metrics(results["test"], content["task"]["target"], "test rows")
+        printing.show_metrics(results["test"], task.target, counted(results["test"]["rows"], "test row"))
     printing.show_inputs(inputs)
     typer.echo(f"fitted in {results.get('seconds', 0):g} s; wrote {folder / run_folder.REPORT}")
 
@@ -126,7 +132,7 @@ def predict(
         Path | None, typer.Option("-o", "--out", help="CSV or Parquet file; by default CSV is printed.")
     ] = None,
     level: Level = None,
-    keep: Annotated[str, typer.Option(help="Columns to copy beside the predictions, by commas.")] = "",
+    keep: Annotated[list[str] | None, _text(f"Columns to copy beside the predictions{SEVERAL}")] = None,
     draws: Draws = None,
     seed: Seed = None,
     json: Json = False,
@@ -136,7 +142,8 @@ def predict(
 
     Of numbers: mean, sd and the ends of the interval (low, high). Of classes: the most probable one, the probability of
     each, and the entropy in nats. Typicality is the share of rows like the training rows that lie as far out; rows of
-    1% or less are flagged as unlike. With --json and no -o the predictions are JSON, a line a row.
+    1% or less are flagged as unlike. Filled counts the cells of a row that had to be filled in. With --json and no -o
+    the predictions are JSON, a line a row.
     """
     from rich.console import Console
 
@@ -145,7 +152,6 @@ def predict(
     from r2d2net.tables.run_folder import load_run
 
     _require(level, draws, seed)
-    names = tuple(name.strip() for name in keep.split(",") if name.strip())
     fitted = load_run(run)
     console = Console(stderr=True)
     with console.status("predicting", spinner="dots") as status:
@@ -159,27 +165,28 @@ def predict(
             sys.stdout,
             form="lines" if json else "csv",
             level=level,
-            keep=names,
+            keep=tuple(keep or ()),
             draws=draws,
             seed=seed,
-            progress=lambda rows: status.update(f"predicted {rows:,} rows"),
+            progress=lambda rows: status.update(f"predicted {counted(rows, 'row')}"),
         )
     say = printing.speaker(quiet)
     for note in found.notes:
         say(note)
-    say(f"{found.rows:,} rows predicted; {found.unlike:,} flagged as unlike the training rows ({_flagged(found)})")
+    flagged = _share(found.unlike / found.rows, fitted.novelty.expected)
+    rows = counted(found.rows, "row")
+    say(f"{rows} predicted; {found.unlike:,} flagged as unlike the training rows ({flagged})")
     if out is not None:
         if json:
-            summary = {"rows": found.rows, "unlike": found.unlike, "notes": found.notes, "output": str(out)}
-            printing.show_json(summary)
+            summary = {"rows": found.rows, "unlike": found.unlike, "filled": found.filled}
+            printing.show_json({**summary, "notes": found.notes, "output": str(out)})
         elif not quiet:
             typer.echo(f"wrote {out}")
 
 
-def _flagged(found: Any) -> str:
-    from r2d2net.tables.novelty import ALARM
-
-    return f"{found.unlike / found.rows:.1%}; {ALARM:.0%} expected of rows like them"
+def _share(flagged: float, expected: float) -> str:
+    of_them = f"{expected:.0%} expected of rows like them" if expected else "too few of them to tell by the distance"
+    return f"{flagged:.1%}; {of_them}"
 
 
 @app.command()
@@ -208,26 +215,29 @@ def evaluate(
     if json:
         printing.show_json({"run": str(run), "data": str(data), "notes": notes, **metrics})
     elif not quiet:
-        printing.show_metrics(metrics, fitted.task.target, f"rows of {data.name}")
+        printing.show_metrics(metrics, fitted.task.target, f"{counted(metrics['rows'], 'row')} of {data.name}")
 
 
 @app.command()
 def inspect(
     run: Run,
     most: Annotated[int, typer.Option("--inputs", min=1, help="How many inputs to show.")] = 20,
+    seed: Seed = None,
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
     """Show prior, posterior, effective number of weights and inputs kept, for example `r2d2net inspect run`.
 
     The effective number counts a weight by 1 - posterior variance / prior variance: 0 where it follows its prior, 1
-    where the data determine it. Point estimates, samplers and ensembles have none.
+    where the data determine it. Point estimates, samplers and ensembles have none. The KL divergence says in nats how
+    far the posterior lies from the prior. The seed is that of draws of the noise, which only samplers need.
     """
     from r2d2net.tables import printing
     from r2d2net.tables.inspecting import inspect_run
     from r2d2net.tables.run_folder import load_run
 
-    found = inspect_run(load_run(run))
+    _require(None, None, seed)
+    found = inspect_run(load_run(run), seed)
     if json:
         printing.show_json(found)
     elif not quiet:

@@ -9,11 +9,13 @@ from typing import Any
 import numpy as np
 
 from r2d2net.errors import DataError
-from r2d2net.tables.columns import Counts, ignored, notes_of
-from r2d2net.tables.novelty import ALARM, is_unlike
+from r2d2net.tables.column_kinds import Counts
+from r2d2net.tables.columns import ignored, notes_of
+from r2d2net.tables.novelty import is_unlike
 from r2d2net.tables.reading import read_blocks
 from r2d2net.tables.run_folder import FittedRun
 from r2d2net.tables.scores import Scored
+from r2d2net.tables.wording import counted
 
 
 def evaluate_file(
@@ -37,16 +39,17 @@ def evaluate_file(
         without, unknown = without + int((~there).sum()), unknown + int((there & ~known).sum())
         if not known.any():
             continue
-        x = run.columns.encode(block[known], counts)
-        scored.add(run.predict(x, draws, seed), y[known], interval)
-        flagged += int(is_unlike(run.typicality(x)).sum())
-        rows += len(x)
+        encoded = run.columns.encode(block[known], counts)
+        scored.add(run.predict(encoded.x, draws, seed), y[known], interval)
+        flagged += int(is_unlike(run.typicality(encoded)).sum())
+        rows += len(encoded.x)
     if rows == 0:
         raise DataError(f"{data} has no row with a known {task.target}: give at least one")
+    run.columns.require_cells(counts, rows, str(data))
     notes += ignored(extra or [])
     if without:
-        notes.append(f"{without:,} rows without a readable {task.target} left out")
+        notes.append(f"{counted(without, 'row')} without a readable {task.target} left out")
     if unknown:
-        notes.append(f"{unknown:,} rows of classes that the model does not know left out")
+        notes.append(f"{counted(unknown, 'row')} of classes that the model does not know left out")
     metrics = scored.metrics(run.content["baseline"], interval)
-    return {**metrics, "unlike": flagged / rows, "unlike_expected": ALARM}, notes + notes_of(counts)
+    return {**metrics, "unlike": flagged / rows, "unlike_expected": run.novelty.expected}, notes + notes_of(counts)

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from r2d2net.errors import CheckpointError, DataError, R2D2NetError
+from r2d2net.errors import CheckpointError, DataError, Interrupted, R2D2NetError
 from r2d2net.estimators import R2D2Classifier, R2D2Regressor
 from r2d2net.estimators.base import RELEVANCE_DRAWS, RELEVANCE_ROWS, SHUFFLES, BayesianPerceptron
 from r2d2net.files import replace_when_written, write_json
@@ -24,13 +25,16 @@ from r2d2net.report.run_page import write_run_page
 from r2d2net.run.threads import one_thread
 from r2d2net.shrinkage import input_relevance
 from r2d2net.tables import run_folder
+from r2d2net.tables.checking import require_suitable, require_target
 from r2d2net.tables.columns import Columns
-from r2d2net.tables.novelty import ALARM, Novelty, is_unlike, learn_novelty
+from r2d2net.tables.novelty import FEWEST, Novelty, is_unlike, learn_novelty
+from r2d2net.tables.printing import progress_bar
 from r2d2net.tables.reading import digest
 from r2d2net.tables.rows import prediction_columns
 from r2d2net.tables.scores import Scored, baseline_of
 from r2d2net.tables.settings import Settings
 from r2d2net.tables.training_table import TrainingTable, read_training_table
+from r2d2net.tables.wording import counted
 
 Say = Callable[[str], None]
 
@@ -39,6 +43,9 @@ def fit_table(data: Path, folder: Path, settings: Settings, *, overwrite: bool, 
     """Fit to a file and write the run folder; ``say`` is given a line for each thing the user should know."""
     run_folder.require_new(folder, overwrite=overwrite)
     table = read_training_table(data, settings)
+    require_suitable(settings, table.task)
+    if table.task.is_regression:
+        require_target(settings.target, np.concatenate([table.y, table.y_test]))
     content = {
         "format": run_folder.FORMAT,
         "state": "fitting",
@@ -46,16 +53,17 @@ def fit_table(data: Path, folder: Path, settings: Settings, *, overwrite: bool, 
         "rows": table.rows,
         "task": table.task.plain(),
         "columns": table.columns.plain(),
-        "notes": list(table.notes),
+        "notes": [*table.notes, *_too_few(table)],
         "baseline": baseline_of(table.task, table.y),
         **provenance(settings.plain(), settings.seed),
     }
     run_folder.begin(folder)
     try:
-        write_json(folder / run_folder.RUN, content)
-        _fit(folder, content, table, settings, verbose, say)
-    except CheckpointError as error:  # a full disk, say: what is trained stays
-        raise CheckpointError(f"{error}; then go on by `r2d2net fit --resume {folder}`") from error
+        with _going_on(folder):
+            write_json(folder / run_folder.RUN, content)
+            _fit(folder, content, table, settings, verbose, say)
+    except (CheckpointError, Interrupted):
+        raise
     except R2D2NetError:
         run_folder.give_up(folder)
         raise
@@ -76,7 +84,22 @@ def resume_table(folder: Path, data: Path | None, *, verbose: bool, say: Say) ->
     table = read_training_table(place, settings)
     if table.columns.plain() != content.get("columns"):
         raise CheckpointError(f"{folder} was begun by another version of r2d2net: fit anew with --overwrite")
-    _fit(folder, content, table, settings, verbose, say)
+    with _going_on(folder):
+        _fit(folder, content, table, settings, verbose, say)
+
+
+@contextmanager
+def _going_on(folder: Path) -> Iterator[None]:
+    """Say how to go on after an interruption or with a full disk, which leave what is trained."""
+    how = f"go on by `r2d2net fit --resume {folder}`"
+    try:
+        yield
+    except KeyboardInterrupt as error:
+        raise Interrupted(f"interrupted: {how}") from error
+    except BrokenPipeError:  # whoever reads the notes has gone
+        raise
+    except (CheckpointError, OSError) as error:
+        raise CheckpointError(f"{error}; then {how}") from error
 
 
 def _fit(
@@ -87,15 +110,21 @@ def _fit(
     start = time.perf_counter()
     with one_thread():
         estimator = _estimator(table, settings, verbose)
-        estimator._run = folder / run_folder.MODEL
         # classes as numbers, since the estimator would put texts in an order of its own: 10 before 2
-        estimator.fit(table.x, table.y if table.task.is_regression else table.y.astype(np.int64))
+        y = table.y if table.task.is_regression else table.y.astype(np.int64)
+        if table.held is None:
+            estimator.fit_in(folder / run_folder.MODEL, table.x, y)
+        else:
+            estimator.set_params(validation=(table.x[table.held], y[table.held]))
+            estimator.fit_in(folder / run_folder.MODEL, table.x[~table.held], y[~table.held])
+            estimator.set_params(validation=table.validation)  # a share can be saved, rows cannot
         if isinstance(estimator, R2D2Classifier):
             estimator.classes_ = np.array(table.task.classes)
         estimator.save(folder / run_folder.MODEL, relevance=False)  # that of whole columns follows
         novelty = learn_novelty(table.x, settings.seed)
         novelty.save(folder)
-        found = relevance_of(estimator.posterior_, table.x, table.columns, settings)
+        with progress_bar("inputs", verbose=verbose) as progress:
+            found = relevance_of(estimator.posterior_, table.x, table.columns, settings, progress)
         seconds = time.perf_counter() - start
         metrics = _test(folder, table, settings, estimator.posterior_, novelty, content["baseline"])
     history = learning_curve(estimator.posterior_)
@@ -115,13 +144,21 @@ def _opening(content: dict[str, Any], table: TrainingTable) -> list[str]:
     told = content["settings"]["task"] != "auto"
     kinds = [column.kind for column in columns.used]
     plural = {"number": "numbers", "date": "dates", "category": "categories"}
-    each = ", ".join(f"{kinds.count(kind)} {plural[kind]}" for kind in plural if kind in kinds)
+    each = ", ".join(counted(kinds.count(kind), kind, several) for kind, several in plural.items() if kind in kinds)
     return [
         f"task: {task.kind}{classes} ({'as told' if told else 'detected; --task overrides'})",
         f"rows: {', '.join(f'{count:,} {name}' for name, count in rows.items())}",
-        f"inputs: {len(columns.used)} columns ({each}) as {table.x.shape[1]} inputs of the network",
+        f"inputs: {counted(len(kinds), 'column')} ({each}) as {counted(table.x.shape[1], 'input')} of the network",
         *table.notes,
+        *_too_few(table),
     ]
+
+
+def _too_few(table: TrainingTable) -> list[str]:
+    """What rows are unlike few rows cannot tell (see `novelty`)."""
+    rows = counted(len(table.x), "row")
+    few = f"too few training rows to flag any row as unlike them by its distance: {rows}, it takes {FEWEST}"
+    return [few] if len(table.x) < FEWEST else []
 
 
 def _estimator(table: TrainingTable, settings: Settings, verbose: bool) -> BayesianPerceptron:
@@ -142,7 +179,13 @@ def _estimator(table: TrainingTable, settings: Settings, verbose: bool) -> Bayes
     )
 
 
-def relevance_of(posterior: Posterior, x: np.ndarray, columns: Columns, settings: Settings) -> list[dict[str, Any]]:
+def relevance_of(
+    posterior: Posterior,
+    x: np.ndarray,
+    columns: Columns,
+    settings: Settings,
+    progress: Callable[[int, int], None] = lambda done, total: None,
+) -> list[dict[str, Any]]:
     """The columns of the table by rank: those that the network keeps first, then by importance.
 
     See `r2d2net.shrinkage.input_relevance`.
@@ -150,7 +193,13 @@ def relevance_of(posterior: Posterior, x: np.ndarray, columns: Columns, settings
     rows = np.random.default_rng(settings.seed).permutation(len(x))[:RELEVANCE_ROWS]
     draws = min(RELEVANCE_DRAWS, settings.draws)
     found = input_relevance(
-        posterior, x[rows], groups=columns.groups, draws=draws, shuffles=SHUFFLES, seed=settings.seed
+        posterior,
+        x[rows],
+        groups=columns.groups,
+        draws=draws,
+        shuffles=SHUFFLES,
+        seed=settings.seed,
+        progress=progress,
     )
     parts = {name: values.tolist() for name, values in found._asdict().items()}
     entries = [
@@ -179,15 +228,15 @@ def _test(
     """Predict the test rows, write them and return their metrics; None where there are none."""
     if len(table.y_test) == 0:
         return None
-    prediction = posterior.predict(table.x_test, settings.draws, seed=settings.seed)
+    prediction = posterior.predict(table.test.x, settings.draws, seed=settings.seed)
     scored = Scored(table.task)
     scored.add(prediction, table.y_test, settings.level)
-    typical = run_folder.typicality_of(novelty, table.columns, table.x_test)
-    rows = prediction_columns(prediction, typical, table.task, settings.level)
+    typical = run_folder.typicality_of(novelty, table.test)
+    rows = prediction_columns(prediction, typical, table.test.filled, table.task, settings.level)
     truth = table.y_test if table.task.is_regression else np.array(table.task.classes)[table.y_test.astype(np.int64)]
     rows.insert(0, "observed", truth)
     rows.insert(0, "row", table.test_rows + 1)
     with replace_when_written(folder / run_folder.TESTED) as partial:
         rows.to_csv(partial, index=False)
     metrics = scored.metrics(baseline, settings.level)
-    return {**metrics, "unlike": float(is_unlike(typical).mean()), "unlike_expected": ALARM}
+    return {**metrics, "unlike": float(is_unlike(typical).mean()), "unlike_expected": novelty.expected}

@@ -15,7 +15,7 @@ from r2d2net.tables.run_folder import RELEVANCE, FittedRun, read_json
 NOISE_DRAWS = 20  # samplers draw the noise too
 
 
-def inspect_run(run: FittedRun) -> dict[str, Any]:
+def inspect_run(run: FittedRun, seed: int | None = None) -> dict[str, Any]:
     """Prior, posterior, effective number of weights and inputs kept, ready for JSON."""
     posterior = run.estimator.posterior_
     effective = effective_weights(posterior)
@@ -41,14 +41,14 @@ def inspect_run(run: FittedRun) -> dict[str, Any]:
         "effective_weights": None if effective is None else sum(effective.values()),
         "kl": last.get("kl"),
         "epochs": len(posterior.history),
-        "noise_sd": _noise(posterior),
+        "noise_sd": _noise(posterior, run.settings.seed if seed is None else seed),
         "inputs": relevance_of_run(run.folder),
     }
 
 
-def _noise(posterior: Posterior) -> float | None:
+def _noise(posterior: Posterior, seed: int) -> float | None:
     """Standard deviation of the noise in the target's units; None for classes."""
-    generator = torch.Generator().manual_seed(0)
+    generator = torch.Generator().manual_seed(seed)
     available = posterior.running.available(posterior.state)
     count = NOISE_DRAWS if available is None else min(NOISE_DRAWS, available)
     drawn = posterior.running.draws(posterior.state, count, generator, at_once=1)

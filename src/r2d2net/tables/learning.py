@@ -7,10 +7,18 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from r2d2net.errors import DataError, ParameterError
+from r2d2net.errors import DataError
 from r2d2net.tables.cells import READABLE, Values, codes, days, is_empty, numbers
-from r2d2net.tables.columns import Category, Column, Columns, Number
-from r2d2net.tables.reading import shown
+from r2d2net.tables.column_kinds import Category, Column, Number
+from r2d2net.tables.columns import Columns, chosen
+from r2d2net.tables.spelling import (
+    Form,
+    find_date_form,
+    find_number_form,
+    leading_zeros,
+    written_days,
+    written_numbers,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -18,60 +26,99 @@ if TYPE_CHECKING:
 MOST_LEVELS = 30
 RARE = 0.005  # share of the rows below which a level is rare; a level of one row always is
 FEW_LEVELS = 20  # a column of more levels, half of them alone, is an identifier
-MOST_INPUTS = 20_000
+MOST_INPUTS = 5_000  # some minutes: what is unlike needs time by their cube
 
 
 def learn_columns(
-    table: pd.DataFrame, target: str, categorical: Sequence[str] = (), ignore: Sequence[str] = ()
+    table: pd.DataFrame,
+    target: str,
+    categorical: Sequence[str] = (),
+    ignore: Sequence[str] = (),
+    keep: Sequence[str] = (),
 ) -> Columns:
-    """What the columns but the target are; ``categorical`` are categories even if written in numbers."""
-    for option, names in (("categorical", categorical), ("ignore", ignore)):
-        unknown = [name for name in names if name not in table.columns]
-        if unknown:
-            raise ParameterError(f"--{option} names {shown(unknown)}: the table has {shown(list(table.columns))}")
+    """What the columns but the target are.
+
+    Args:
+        table: The training rows.
+        target: The column that is no input.
+        categorical: Columns that are categories even if written in numbers, as `chosen` takes them.
+        ignore: Columns to leave out.
+        keep: Columns to use even if they look like row numbers or identifiers.
+    """
+    names = [str(name) for name in table.columns]
+    told = chosen(categorical, names, "categorical")
+    without, kept = chosen(ignore, names, "ignore"), chosen(keep, names, "keep")
     used: list[Column] = []
     left_out: dict[str, str] = {}
-    for name in table.columns:
+    read_as: dict[str, str] = {}
+    for name in names:
         if name == target:
             continue
-        found = "as told" if name in ignore else learn_column(name, table[name], categorical=name in categorical)
+        if name in without:
+            left_out[name] = "as told"
+            continue
+        found, said = learn_column(name, table[name], categorical=name in told, keep=name in kept)
         if isinstance(found, str):
-            left_out[name] = found
+            left_out[name] = f"{found}; {said}" if said else found
         else:
             used.append(found)
+            if said:
+                read_as[name] = said
     inputs = sum(len(column.inputs) for column in used)
     if not used:
         reasons = ", ".join(f"{name!r} ({why})" for name, why in list(left_out.items())[:5]) or "there is no other"
         raise DataError(f"no column besides {target!r} can be used: {reasons}")
     if inputs > MOST_INPUTS:
         raise DataError(f"the columns make {inputs} inputs, more than {MOST_INPUTS}: leave some out by --ignore")
-    return Columns(tuple(used), left_out)
+    return Columns(tuple(used), left_out, read_as)
 
 
-def learn_column(name: str, column: pd.Series, *, categorical: bool = False) -> Column | str:
-    """What one column is, or why it is left out."""
+def learn_column(name: str, column: pd.Series, *, categorical: bool, keep: bool) -> tuple[Column | str, str]:
+    """What one column is, or why it is left out; and what should be said of how it was read."""
     if not column.notna().any():
-        return "empty"
+        return "empty", ""
+    found = Form("", "", "") if categorical else form_of(column)
+    if found.kind:
+        read = written_days if found.kind == "date" else written_numbers
+        return _number(name, found, read(column, found.form), column.index.to_numpy(), keep), found.said
+    return _category(name, codes(column), categorical or keep), found.said
+
+
+def form_of(column: pd.Series) -> Form:
+    """What a column's cells are: numbers or dates, plain ones or all in another form; the kind "" is categories.
+
+    A form that reads every cell comes before plain numbers that read most: 950 and 1,200 are thousands.
+    """
+    code = leading_zeros(column)
+    if code is not None:
+        return Form("", "", f"{code!r} has leading zeros, so it is read as codes, not numbers")
     filled = int((~is_empty(column)).sum())
-    if not categorical:
-        for kind, read in (("number", numbers), ("date", days)):
-            values = read(column)
-            readable = int((~np.isnan(values)).sum())
-            if readable and readable >= READABLE * filled:
-                return _number(name, kind, values, column.index.to_numpy())
-    return _category(name, codes(column), categorical)
+    share = {kind: _readable(read(column)) / max(1, filled) for kind, read in (("number", numbers), ("date", days))}
+    number = find_number_form(column) if share["number"] < 1 else None
+    if number is not None and number.kind:
+        return number
+    plain = next((kind for kind in share if share[kind] >= READABLE), None)
+    if plain is not None:
+        return Form(plain, "", "")
+    return number or find_date_form(column) or Form("", "", "")
 
 
-def _number(name: str, kind: str, values: Values, rows: np.ndarray) -> Number | str:
+def _readable(values: Values) -> int:
+    return int((~np.isnan(values)).sum())
+
+
+def _number(name: str, found: Form, values: Values, rows: np.ndarray, keep: bool) -> Number | str:
     there = ~np.isnan(values)
     median = float(np.median(values[there]))
+    low, high = float(values[there].min()), float(values[there].max())
     whole = np.where(there, values, median)
     mean, sd = float(whole.mean()), float(whole.std())
-    if not sd > 1e-12 * max(abs(mean), float(np.abs(whole).max())):  # rounding errors are no deviation
+    if not sd > 1e-12 * max(abs(mean), abs(low), abs(high)):  # rounding errors are no deviation
         return "constant"
-    if kind == "number" and there.all() and len(rows) > 2 and np.ptp(values - rows) == 0:
-        return "the number of the row"
-    return Number(name, kind, median, mean, sd)
+    row_number = found.kind == "number" and there.all() and len(rows) > 2 and np.ptp(values - rows) == 0
+    if row_number and not keep:
+        return f"the number of the row; --keep {name!r} uses it, a time for example"
+    return Number(name, found.kind, median, mean, sd, low, high, gaps=not there.all(), form=found.form)
 
 
 def _category(name: str, cells: pd.Series, told: bool) -> Category | str:
@@ -84,5 +131,5 @@ def _category(name: str, cells: pd.Series, told: bool) -> Category | str:
     levels = sorted(counts.index[counts >= least], key=lambda level: (-counts[level], level))[:MOST_LEVELS]
     other = len(levels) < len(counts)
     if len(levels) + other + empty < 2:
-        return "constant"
+        return "constant" if len(counts) < 2 else "every level is rare"
     return Category(name, levels, other=other, missing=empty)

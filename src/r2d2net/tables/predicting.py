@@ -13,8 +13,9 @@ from typing import IO, TYPE_CHECKING, Any, Protocol
 
 from r2d2net.errors import DataError, ParameterError
 from r2d2net.files import replace_when_written
-from r2d2net.tables.columns import Counts, ignored, notes_of
-from r2d2net.tables.reading import PARQUET, is_parquet, read_blocks, require_parquet, shown
+from r2d2net.tables.column_kinds import Counts
+from r2d2net.tables.columns import chosen, ignored, notes_of
+from r2d2net.tables.reading import PARQUET, is_parquet, read_blocks, require_parquet
 from r2d2net.tables.rows import names_of, prediction_columns
 from r2d2net.tables.run_folder import FittedRun
 
@@ -28,12 +29,14 @@ class Summary:
 
     rows: int = 0
     unlike: int = 0
+    filled: int = 0
     extra: list[str] = field(default_factory=list)
     counts: Counts = field(default_factory=Counter)
 
     @property
     def notes(self) -> list[str]:
-        return ignored(self.extra) + notes_of(self.counts)
+        filled = f"{self.filled:,} of {self.rows:,} rows are predicted with cells filled in: see the column filled"
+        return ignored(self.extra) + notes_of(self.counts) + [filled] * (self.filled > 0)
 
 
 class Write(Protocol):
@@ -62,37 +65,39 @@ def predict_file(
     if out is not None and out.exists() and out.samefile(data):
         raise ParameterError(f"-o {out} is the file of the rows itself: give another name")
     summary = Summary()
+    kept: list[str] = []
     with _writing(out, stdout, form) as write:
         for block in read_blocks(data, run.block_rows(draws)):
             if summary.rows == 0:
-                summary.extra = _checked(run, data, [str(name) for name in block.columns], keep)
+                summary.extra, kept = _checked(run, data, [str(name) for name in block.columns], keep)
             if len(block) == 0:
                 continue
-            x = run.columns.encode(block, summary.counts)
-            typicality = run.typicality(x)
+            encoded = run.columns.encode(block, summary.counts)
             interval = run.settings.level if level is None else level
-            rows = prediction_columns(run.predict(x, draws, seed), typicality, run.task, interval)
-            for place, name in enumerate(keep):
+            prediction = run.predict(encoded.x, draws, seed)
+            rows = prediction_columns(prediction, run.typicality(encoded), encoded.filled, run.task, interval)
+            for place, name in enumerate(kept):
                 rows.insert(place, name, block[name].to_numpy())
             write(rows)
             summary.rows += len(rows)
             summary.unlike += int(rows["unlike"].sum())
+            summary.filled += int((encoded.filled > 0).sum())
             progress(summary.rows)
         if summary.rows == 0:
             raise DataError(f"{data} has no rows: give at least one")
+        run.columns.require_cells(summary.counts, summary.rows, str(data))
     return summary
 
 
-def _checked(run: FittedRun, data: Path, found: list[str], keep: tuple[str, ...]) -> list[str]:
-    extra = run.columns.match(found, str(data), run.task.target)
-    lacking, taken = [name for name in keep if name not in found], [n for n in keep if n in names_of(run.task)]
-    if lacking:
-        raise ParameterError(f"--keep {','.join(keep)}: {data} has no column {shown(lacking)}")
-    if taken or len(set(keep)) < len(keep):
+def _checked(run: FittedRun, data: Path, found: list[str], keep: tuple[str, ...]) -> tuple[list[str], list[str]]:
+    """Columns that the model does not know, and those to copy."""
+    extra, kept = run.columns.match(found, str(data), run.task.target), chosen(keep, found, "keep")
+    taken = [name for name in kept if name in names_of(run.task)]
+    if taken or len(set(kept)) < len(kept):
         raise ParameterError(
             f"--keep {','.join(keep)} names a column twice or one that is written anyway: leave it out"
         )
-    return [name for name in extra if name not in keep]
+    return [name for name in extra if name not in kept], kept
 
 
 @contextmanager

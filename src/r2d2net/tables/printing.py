@@ -5,13 +5,17 @@ from __future__ import annotations
 import json
 import math
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from rich.console import Console
+from rich.progress import Progress
 from rich.table import Table
 from rich.text import Text
 
 from r2d2net.report.run_page import score_rows
+from r2d2net.run.progress import terminal
 
 MOST_INPUTS = 12
 
@@ -22,6 +26,15 @@ def speaker(quiet: bool) -> Any:
         return lambda line: None
     console = Console(stderr=True)
     return lambda line: console.print(Text(line), soft_wrap=True)
+
+
+@contextmanager
+def progress_bar(what: str, *, verbose: bool) -> Iterator[Callable[[int, int], None]]:
+    """A bar that is told how many are done, of how many; silent unless ``verbose`` and on a terminal."""
+    console = terminal()
+    with Progress(console=console, transient=True, disable=not (verbose and console.is_terminal)) as bar:
+        task = bar.add_task(what, total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total)
 
 
 def show_json(content: dict[str, Any]) -> None:
@@ -50,9 +63,9 @@ def screen() -> Console:
     return console
 
 
-def show_metrics(metrics: dict[str, Any], target: str, what: str) -> None:
+def show_metrics(metrics: dict[str, Any], target: str, title: str) -> None:
     """Scores beside those of the best constant, and the share of rows that are flagged."""
-    table = Table(title=f"{metrics['rows']:,} {what}", title_justify="left")
+    table = Table(title=Text(title), title_justify="left")
     table.add_column("measure")
     table.add_column("this model", justify="right")
     table.add_column("best constant", justify="right")
@@ -125,7 +138,7 @@ def _title(inputs: list[dict[str, Any]]) -> str:
 
 
 def _kl(kl: float | None) -> str:
-    return "" if kl is None else f", KL from the prior {kl:.4g} nats"
+    return "" if kl is None else f", {kl:.4g} nats from the prior (KL divergence: what the data have taught it)"
 
 
 def _share(found: dict[str, Any]) -> str:

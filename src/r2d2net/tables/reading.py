@@ -6,6 +6,7 @@ kind from one block to the next. `columns` decides what is a number.
 
 from __future__ import annotations
 
+import codecs
 import csv
 import hashlib
 import warnings
@@ -64,7 +65,7 @@ def _csv_blocks(path: Path, rows: int) -> Iterator[pd.DataFrame]:
     import pandas as pd
 
     separator, names = _header(path)
-    with pd.read_csv(path, names=names, header=0, chunksize=rows, **_options(separator)) as blocks:
+    with pd.read_csv(path, names=names, header=0, chunksize=rows, **_options(path, separator)) as blocks:
         while True:
             with warnings.catch_warnings():
                 warnings.simplefilter("error", pd.errors.ParserWarning)
@@ -78,10 +79,17 @@ def _csv_blocks(path: Path, rows: int) -> Iterator[pd.DataFrame]:
             yield block
 
 
-def _options(separator: str) -> dict[str, Any]:
-    plain = {"dtype": str, "index_col": False, "encoding": "utf-8-sig", "skipinitialspace": True}
+def _options(path: Path, separator: str) -> dict[str, Any]:
+    plain = {"dtype": str, "index_col": False, "encoding": _encoding(path), "skipinitialspace": True}
     # "NA" may be Namibia and "None" a plan: only columns of numbers and dates have words for nothing (see `cells`)
     return {"sep": separator, "keep_default_na": False, "na_values": [""], **plain}
+
+
+def _encoding(path: Path) -> str:
+    """UTF-8, unless the file begins with the mark of UTF-16, as spreadsheets' "Unicode text" does."""
+    with open(path, "rb") as file:
+        start = file.read(2)
+    return "utf-16" if start in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE) else "utf-8-sig"
 
 
 def _header(path: Path) -> tuple[str, list[str]]:
@@ -89,7 +97,7 @@ def _header(path: Path) -> tuple[str, list[str]]:
     import pandas as pd
 
     def cut(separator: str) -> list[str]:
-        first = pd.read_csv(path, header=None, nrows=1, **_options(separator)).iloc[0]
+        first = pd.read_csv(path, header=None, nrows=1, **_options(path, separator)).iloc[0]
         cells = ["" if pd.isna(cell) else str(cell).strip() for cell in first]
         return [cell or f"Unnamed: {i}" for i, cell in enumerate(cells)]
 
@@ -139,7 +147,8 @@ def _one_line(path: Path) -> Iterator[None]:
     except DataError:
         raise
     except UnicodeDecodeError as error:
-        raise DataError(f"{path} is no UTF-8 text (byte {error.object[error.start]:#04x}): save it as UTF-8") from error
+        what = f"no {'UTF-16' if '16' in error.encoding else 'UTF-8'} text (byte {error.object[error.start]:#04x})"
+        raise DataError(f"{path} is {what}: save it as UTF-8") from error
     except (ValueError, OverflowError, EOFError, LookupError, csv.Error, zlib.error) as error:
         raise DataError(f"{path} cannot be read as a table: {_first_line(error)}") from error
     except OSError as error:

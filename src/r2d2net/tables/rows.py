@@ -19,17 +19,21 @@ def names_of(task: Task) -> list[str]:
     """The columns of `prediction_columns`.
 
     >>> names_of(Task("y", "binary", ("no", "yes")))
-    ['prediction', 'p(no)', 'p(yes)', 'entropy', 'typicality', 'unlike']
+    ['prediction', 'p(no)', 'p(yes)', 'entropy', 'typicality', 'unlike', 'filled']
     """
+    ends = ["typicality", "unlike", "filled"]
     if task.is_regression:
-        return ["mean", "sd", "low", "high", "typicality", "unlike"]
-    return ["prediction", *(f"p({one})" for one in task.classes), "entropy", "typicality", "unlike"]
+        return ["mean", "sd", "low", "high", *ends]
+    return ["prediction", *(f"p({one})" for one in task.classes), "entropy", *ends]
 
 
-def prediction_columns(prediction: Prediction, typicality: Values, task: Task, level: float) -> pd.DataFrame:
+def prediction_columns(
+    prediction: Prediction, typicality: Values, filled: np.ndarray, task: Task, level: float
+) -> pd.DataFrame:
     """A row each: mean, sd and interval, or class, probabilities and entropy (nats); how typical its inputs are.
 
-    Typicality is the share of rows like the training rows that lie as far out; ``unlike`` flags those of 1% or less.
+    Typicality is the share of rows like the training rows that lie as far out; ``unlike`` flags those of 1% or less,
+    and ``filled`` counts the cells that were filled in.
     """
     import pandas as pd
 
@@ -41,5 +45,5 @@ def prediction_columns(prediction: Prediction, typicality: Values, task: Task, l
         assert isinstance(prediction, Classification)
         probs = prediction.probs.double().numpy()
         columns = [np.array(task.classes, dtype=object)[probs.argmax(1)], *probs.T, prediction.entropy.double().numpy()]
-    columns += [typicality, is_unlike(typicality)]
+    columns += [typicality, is_unlike(typicality), filled]
     return pd.DataFrame(dict(zip(names_of(task), columns, strict=True)))

@@ -23,6 +23,7 @@ from r2d2net.files import make_folder
 from r2d2net.prediction import Prediction
 from r2d2net.tables import novelty
 from r2d2net.tables.cells import Values
+from r2d2net.tables.column_kinds import Encoded
 from r2d2net.tables.columns import Columns
 from r2d2net.tables.novelty import Novelty
 from r2d2net.tables.settings import Settings
@@ -59,18 +60,19 @@ class FittedRun:
             x, self.settings.draws if draws is None else draws, seed=self.settings.seed if seed is None else seed
         )
 
-    def typicality(self, x: Values) -> Values:
-        """How typical encoded rows are; 0 for a level never seen (see `novelty`)."""
-        return typicality_of(self.novelty, self.columns, x)
+    def typicality(self, rows: Encoded) -> Values:
+        """How typical encoded rows are (see `novelty`)."""
+        return typicality_of(self.novelty, rows)
 
 
-def typicality_of(novelty: Novelty, columns: Columns, x: Values) -> Values:
-    """Typicality of encoded rows; 0 for a level never seen where training rows had no rare one.
+def typicality_of(novelty: Novelty, rows: Encoded) -> Values:
+    """Typicality of encoded rows; 0 for a level never seen where training rows had no rare one, or a cell filled in
+    where they had no gap.
 
-    Where each level was seen twice or more, Good and Turing's estimate of the share of rows of new levels is 0: the
-    rate of false alarms stays what it is.
+    Where each level was seen twice or more, Good and Turing's estimate of the share of rows of new levels is 0, and so
+    it is of the share of rows with a gap where there was none: the rate of false alarms stays what it is.
     """
-    return np.where(columns.unseen(x), 0.0, novelty.typicality(x))
+    return np.where(rows.strange, 0.0, novelty.typicality(rows.x))
 
 
 def read_json(path: Path) -> dict[str, Any]:

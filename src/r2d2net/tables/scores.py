@@ -53,6 +53,7 @@ class Scored:
             assert isinstance(prediction, Classification)
             self.center.append(_array(prediction.probs))
 
+    @np.errstate(over="ignore", invalid="ignore")  # a target of 1e90 has an infinite error, and no warning
     def metrics(self, baseline: dict[str, Any], level: float) -> dict[str, Any]:
         """Ready for JSON: of the model, and under "constant" the same of the best constant prediction."""
         y, log_density = np.concatenate(self.y), np.concatenate(self.log_density)

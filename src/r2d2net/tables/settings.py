@@ -41,6 +41,7 @@ class Settings:
     level: float = 0.9
     categorical: tuple[str, ...] = ()
     ignore: tuple[str, ...] = ()
+    keep: tuple[str, ...] = ()
     seed: int = 0
 
     @classmethod
@@ -150,7 +151,8 @@ def _widths(name: str, value: Any) -> tuple[int, ...]:
 
 
 def _names(name: str, value: Any) -> tuple[str, ...]:
-    parts = value.split(",") if isinstance(value, str) else value
+    """Texts of one name or several by commas; the table tells which (see `columns.chosen`)."""
+    parts = [value] if isinstance(value, str) else value
     if not isinstance(parts, (list, tuple)) or not all(isinstance(part, str) for part in parts):
         raise _error(name, value, "use names of columns, by commas")
     return tuple(part.strip() for part in parts if part.strip())
@@ -178,5 +180,6 @@ PARSERS: dict[str, Parse] = {
     "level": _share(0.01, 0.999),
     "categorical": _names,
     "ignore": _names,
+    "keep": _names,
     "seed": _whole(0, LARGEST_SEED),
 }

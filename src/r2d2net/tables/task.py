@@ -6,7 +6,7 @@ or 1, 2, ... up to ten of them; all other numbers are regression.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,6 +14,7 @@ import numpy as np
 from r2d2net.errors import CheckpointError, DataError, require
 from r2d2net.tables.cells import READABLE, codes, is_empty, numbers
 from r2d2net.tables.reading import shown
+from r2d2net.tables.spelling import Form, find_number_form, written_numbers
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -25,11 +26,20 @@ MOST_CLASSES = 100
 
 @dataclass(frozen=True)
 class Task:
-    """A target and its kind; ``classes`` are texts, in the order of the network's outputs."""
+    """A target and its kind.
+
+    Attributes:
+        target: The column's name.
+        kind: One of `TASKS`, not "auto".
+        classes: Texts, in the order of the network's outputs.
+        form: How numbers are written (see `spelling`), and for the user ``said``.
+    """
 
     target: str
     kind: str
     classes: tuple[str, ...] = ()
+    form: str = ""
+    said: str = ""
 
     @property
     def is_regression(self) -> bool:
@@ -40,7 +50,7 @@ class Task:
         import pandas as pd
 
         if self.is_regression:
-            return numbers(column)
+            return written_numbers(column, self.form)
         cells = codes(column)
         found = pd.Index(self.classes, dtype=object).get_indexer(cells).astype(np.float64)
         found[cells.isna().to_numpy()] = np.nan
@@ -54,10 +64,11 @@ class Task:
     def of(cls, plain: Any) -> Task:
         """Back from JSON."""
         try:
-            task = cls(plain["target"], plain["kind"], tuple(plain["classes"]))
+            task = cls(plain["target"], plain["kind"], tuple(plain["classes"]), plain["form"], plain["said"])
         except (KeyError, TypeError) as error:
             raise CheckpointError(f"the task of the run cannot be read: {type(error).__name__} {error}") from error
-        if task.kind not in TASKS[1:] or not all(isinstance(one, str) for one in (task.target, *task.classes)):
+        texts = (task.target, *task.classes, task.form, task.said)
+        if task.kind not in TASKS[1:] or not all(isinstance(one, str) for one in texts):
             raise CheckpointError(f"the task of the run is {plain!r}: no such kind")
         return task
 
@@ -66,6 +77,10 @@ def detect_task(column: pd.Series, target: str, told: str = "auto") -> Task:
     """The task that a target's filled cells ask for, or the one that the user told."""
     require(told in TASKS, "--task", told, f"use one of {', '.join(TASKS)}")
     values, cells = numbers(column), codes(column)
+    form = Form("", "", "")
+    if np.isnan(values[~is_empty(column)]).any():
+        form = find_number_form(column) or form
+        values = written_numbers(column, form.form)
     filled = int(cells.notna().sum())
     if filled == 0:
         raise DataError(f"--target {target} is empty: choose a column with values")
@@ -77,7 +92,8 @@ def detect_task(column: pd.Series, target: str, told: str = "auto") -> Task:
         classes = distinct == 2 or not is_number or _numbered(readable)
         kind = ("binary" if distinct == 2 else "multiclass") if classes else "regression"
     if kind == "regression":
-        return _regression(target, column, readable, filled, is_number)
+        task = _regression(target, column, readable, filled, is_number)
+        return replace(task, form=form.form, said=form.said if form.kind else "")
     return _classification(target, kind, cells, told)
 
 

@@ -10,32 +10,43 @@ import numpy as np
 
 from r2d2net.errors import DataError, ParameterError
 from r2d2net.tables.cells import Values
-from r2d2net.tables.columns import Category, Columns, Counts, notes_of
+from r2d2net.tables.column_kinds import Category, Counts, Encoded
+from r2d2net.tables.columns import Columns, notes_of
 from r2d2net.tables.learning import learn_columns
 from r2d2net.tables.reading import read_table, shown
 from r2d2net.tables.settings import Settings
 from r2d2net.tables.task import Task, detect_task
+from r2d2net.tables.wording import counted
 
 LEAST_ROWS = 10
 
 
 @dataclass(frozen=True)
 class TrainingTable:
-    """Inputs and targets; the training rows include those that the fit holds out for validation."""
+    """Inputs and targets; the training rows include those that the fit holds out for validation.
+
+    Attributes:
+        test: Inputs of the test rows.
+        test_rows: Their numbers in the file, from 0.
+        validation: Share of the training rows to hold out.
+        held: Which of them are held out. Only for classes: of each its share; for numbers the fit draws them.
+    """
 
     task: Task
     columns: Columns
     x: Values
     y: Values
-    test_rows: np.ndarray  # their numbers in the file, from 0
-    x_test: Values
+    test: Encoded
+    test_rows: np.ndarray
     y_test: Values
-    validation: float | None  # share of the training rows
+    validation: float | None
+    held: np.ndarray | None
     notes: tuple[str, ...]
 
     @property
     def rows(self) -> dict[str, int]:
         held = max(1, round(self.validation * len(self.y))) if self.validation else 0
+        held = held if self.held is None else int(self.held.sum())
         return {"training": len(self.y) - held, "validation": held, "test": len(self.y_test)}
 
 
@@ -49,32 +60,47 @@ def read_training_table(path: Path, settings: Settings) -> TrainingTable:
     y = task.read(table[target])
     there = ~np.isnan(y)
     if int(there.sum()) < LEAST_ROWS:
-        raise DataError(f"{path} has {int(there.sum())} rows with a target: give at least {LEAST_ROWS}")
-    notes = []
+        raise DataError(f"{path} has {counted(int(there.sum()), 'row')} with a target: give at least {LEAST_ROWS}")
+    notes = [f"target {target}: {task.said}"] if task.said else []
     if not there.all():
-        notes.append(f"{int((~there).sum()):,} rows without a readable {target} left out")
+        notes.append(f"{counted(int((~there).sum()), 'row')} without a readable {target} left out")
     table, y = table[there], y[there]
-    is_test = _test_rows(y, settings.test, settings.seed, by_class=not task.is_regression)
-    columns = learn_columns(table[~is_test], target, settings.categorical, settings.ignore)
+    classes = not task.is_regression
+    is_test = held_out(y, round(settings.test * len(y)), settings.seed, by_class=classes, stay=2)
+    columns = learn_columns(table[~is_test], target, settings.categorical, settings.ignore, settings.keep)
     settings.require_size(sum(len(one.inputs) for one in columns.used), max(1, len(task.classes)))
     counts: Counts = Counter()
-    x, x_test = columns.encode(table[~is_test], counts), columns.encode(table[is_test], counts)
+    train, test = columns.encode(table[~is_test], counts), columns.encode(table[is_test], counts)
     notes += [f"column {name} left out: {why}" for name, why in columns.left_out.items() if why != "as told"]
+    notes += [f"column {name}: {how}" for name, how in columns.read_as.items()]
     share = settings.validation / (1 - settings.test) if settings.validation else None
+    held = None
+    if share and classes:
+        count = max(1, round(share * len(train.x)))
+        held = held_out(y[~is_test], count, settings.seed, by_class=True, stay=1)
     rows = table.index.to_numpy()[is_test]
     notes += notes_of(counts)
     levels = [one.name for one in columns.used if isinstance(one, Category) and one.missing]
     if levels:
         notes.append(f"missing cells are a level of their own in {shown(levels)}")
-    return TrainingTable(task, columns, x, y[~is_test], rows, x_test, y[is_test], share, tuple(notes))
+    return TrainingTable(task, columns, train.x, y[~is_test], test, rows, y[is_test], share, held, tuple(notes))
 
 
-def _test_rows(y: Values, share: float, seed: int, *, by_class: bool) -> np.ndarray:
-    """Which rows are for the test: drawn by the seed, of each class its share; two rows of a class always train."""
+def held_out(y: Values, count: int, seed: int, *, by_class: bool, stay: int) -> np.ndarray:
+    """Which rows are held out, drawn by the seed; of each class its share, and so many rows of a class always stay.
+
+    How many rows a class gives is found at equal steps through the rows in the order of classes: its share up to one
+    row, however few it has. (scikit-learn's stratified split refuses classes of few rows, and may hold out all of one.)
+    """
     rng = np.random.default_rng(seed)
-    is_test = np.zeros(len(y), dtype=bool)
-    for level in np.unique(y) if by_class else [None]:
-        rows = np.flatnonzero(y == level) if by_class else np.arange(len(y))
-        count = min(round(share * len(rows)), len(rows) - 2)
-        is_test[rng.permutation(rows)[:count]] = True
-    return is_test
+    order = rng.permutation(np.arange(len(y)))
+    held = np.zeros(len(y), dtype=bool)
+    if not by_class:
+        held[order[: min(count, len(y) - stay)]] = True
+        return held
+    steps = ((np.arange(count) + rng.random()) * len(y) / max(1, count)).astype(np.int64)
+    given = np.sort(y)[steps]
+    for level in np.unique(y):
+        rows = order[y[order] == level]
+        held[rows[: min(int((given == level).sum()), len(rows) - stay)]] = True
+    return held

@@ -6,10 +6,12 @@ on standard error.
 
 from __future__ import annotations
 
+import errno
 import json as json_text
 import os
+import re
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
@@ -18,15 +20,17 @@ import typer
 from rich.console import Console
 
 import r2d2net
-from r2d2net.data import commands as data_commands
-from r2d2net.errors import DivergenceError, ParameterError, R2D2NetError
+from r2d2net.cli import data_sets
+from r2d2net.errors import DivergenceError, Interrupted, ParameterError, R2D2NetError
 from r2d2net.files import make_folder
-from r2d2net.options import Json, Quiet
+from r2d2net.options import AnySeed, Json, Quiet
 from r2d2net.tables import commands as table_commands
 
 # typer brings its own copy of click or uses the installed one, depending on its version
 UsageError: type[Any] = typer.BadParameter.__mro__[1]
 Abort: type[Any] = typer.Abort
+INTERRUPTED = 130  # how newer versions of typer report a KeyboardInterrupt
+FULL = (errno.ENOSPC, errno.EDQUOT)
 
 app = typer.Typer(
     add_completion=False,
@@ -34,7 +38,7 @@ app = typer.Typer(
     help="Bayesian neural networks with shrinkage priors.",
 )
 app.add_typer(table_commands.app)
-app.add_typer(data_commands.app, name="data")
+app.add_typer(data_sets.app, name="data")
 
 
 class Picture(StrEnum):
@@ -63,6 +67,7 @@ def _root(
 def priors(
     out: Annotated[Path, typer.Option(help="Folder for the figure and the numbers.")] = Path("out/priors"),
     picture: Annotated[Picture, typer.Option("--format", help="Format of the figure.")] = Picture.png,
+    seed: AnySeed = 0,
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -126,6 +131,10 @@ def reproduce(
     backend: Annotated[Backend, typer.Option(help="Processes of this machine, or a Ray cluster.")] = Backend.processes,
     address: Annotated[str | None, typer.Option(help="The Ray cluster; by default one on this machine.")] = None,
     show: Annotated[bool, typer.Option("--list", help="Show what can be reproduced.")] = False,
+    seed: Annotated[
+        int,
+        typer.Option(min=0, max=10**9, help="Added to the seeds of all cells; the results have their own folder."),
+    ] = 0,
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -151,7 +160,7 @@ def reproduce(
         raise ParameterError("NAME is missing: `r2d2net reproduce --list` shows what can be reproduced")
     make_folder(out, "--out")
     words = tuple(word for word in only.split(",") if word)
-    request = Request(name, scale.value, replicates, words, workers, out, backend.value, address, variant)
+    request = Request(name, scale.value, replicates, words, workers, out, backend.value, address, variant, seed)
     grid, watched = run(request, Console(stderr=True), quiet=quiet)
     if not (json or quiet):
         for table in first_table(grid.folder):
@@ -170,6 +179,7 @@ def reproduce(
 def report(
     folders: Annotated[list[Path], typer.Argument(metavar="FOLDER...", help="Results of grids, or folders of them.")],
     out: Annotated[Path | None, typer.Option(help="The index page; by default index.html beside the results.")] = None,
+    seed: AnySeed = 0,
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -198,6 +208,9 @@ def _wrote(paths: Iterable[Path], *, json: bool, quiet: bool, content: dict[str,
             typer.echo(f"wrote {path}")
 
 
+COMMANDS: Any = typer.main.get_command(app)
+
+
 def main() -> None:
     """Entry point of the `r2d2net` command."""
     try:
@@ -208,15 +221,40 @@ def main() -> None:
     except BrokenPipeError:  # whoever reads our output has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
-    except DivergenceError as error:
-        _fail(str(error), 1)
     except (R2D2NetError, OSError) as error:
-        _fail(str(error), 2)
+        failed = isinstance(error, (DivergenceError, Interrupted)) or is_full(error)
+        _fail(in_options(str(error)), 1 if failed else 2)
     except MemoryError:
         _fail("there is not enough memory: use fewer rows or draws, or a smaller network", 1)
     except (KeyboardInterrupt, Abort):
+        code = INTERRUPTED
+    if code == INTERRUPTED:
         _fail("interrupted", 1)
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def is_full(error: BaseException | None) -> bool:
+    """Whether a full disk is behind an error: no argument is wrong then."""
+    return error is not None and (getattr(error, "errno", None) in FULL or is_full(error.__cause__))
+
+
+def in_options(message: str) -> str:
+    """A message of the library in the words of the command line: keywords of its functions as options.
+
+    >>> in_options("patience=3 needs validation data: give validation=0.1, say")
+    '--patience 3 needs validation data: give --validation 0.1, say'
+    """
+    options = {option.removeprefix("--").replace("-", "_"): option for option in _options(COMMANDS)}
+    # a word of its own, such as batch_size=10 or prior='auto', and no part of a path
+    keyword = re.compile(rf"(?<![^\s(])({'|'.join(options)})=('[^']*'|[^\s:;,)]+)")
+    return keyword.sub(lambda found: f"{options[found[1]]} {found[2].strip(chr(39))}", message)
+
+
+def _options(command: Any) -> Iterator[str]:
+    """The long options of a command and of those below it."""
+    yield from (name for one in command.params for name in one.opts if name.startswith("--"))
+    for below in getattr(command, "commands", {}).values():
+        yield from _options(below)
 
 
 def _fail(message: str, code: int) -> NoReturn:

@@ -6,17 +6,15 @@ import json as json_text
 import os
 from contextlib import suppress
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
-from rich.table import Table as Sheet
 
-from r2d2net.data.catalogue import CATALOGUE
-from r2d2net.data.loading import VARIABLE, data_root, find, known
-from r2d2net.data.source import Entry
 from r2d2net.errors import DataError
-from r2d2net.options import Json, Quiet
+from r2d2net.options import AnySeed, Json, Quiet
+
+if TYPE_CHECKING:
+    from r2d2net.data.source import Entry
 
 app = typer.Typer(help="List, check and download data sets.")
 COLUMNS = ("name", "split", "rows", "shape", "classes", "where")
@@ -35,8 +33,14 @@ def _help(context: typer.Context) -> None:
 
 
 @app.command("list")
-def list_sets(root: Root = None, json: Json = False, quiet: Quiet = False) -> None:
+def list_sets(root: Root = None, seed: AnySeed = 0, json: Json = False, quiet: Quiet = False) -> None:
     """Show the data sets known by name, and which of them are there; for example `r2d2net data list --root data`."""
+    from rich.console import Console
+    from rich.table import Table as Sheet
+
+    from r2d2net.data.catalogue import CATALOGUE
+    from r2d2net.data.loading import VARIABLE, data_root
+
     anywhere = root is not None or os.environ.get(VARIABLE)
     folder = data_root(root) if anywhere else None
     if json:
@@ -61,11 +65,13 @@ def list_sets(root: Root = None, json: Json = False, quiet: Quiet = False) -> No
 
 
 @app.command()
-def verify(names: Names = None, root: Root = None, json: Json = False, quiet: Quiet = False) -> None:
+def verify(names: Names = None, root: Root = None, seed: AnySeed = 0, json: Json = False, quiet: Quiet = False) -> None:
     """Check checksums, counts, shapes and labels, for example `r2d2net data verify mnist --root data`.
 
     Exit code 1 if something is damaged.
     """
+    from r2d2net.data.catalogue import CATALOGUE
+    from r2d2net.data.loading import data_root, find, known
     from r2d2net.data.verifying import verify as check
 
     folder = data_root(root)
@@ -93,6 +99,7 @@ def verify(names: Names = None, root: Root = None, json: Json = False, quiet: Qu
 def fetch(
     names: Annotated[list[str], typer.Argument(help="Data sets to download.")],
     root: Root = None,
+    seed: AnySeed = 0,
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -100,9 +107,11 @@ def fetch(
 
     For example `r2d2net data fetch mnist fashion-mnist --root data`.
     """
+    from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 
     from r2d2net.data.fetching import fetch as download
+    from r2d2net.data.loading import data_root, known
 
     for name in names:
         known(name)
@@ -126,6 +135,8 @@ def fetch(
 
 
 def _row(entry: Entry, root: Path | None, split: str) -> tuple[str, ...]:
+    from r2d2net.data.loading import find
+
     source = entry.bundled or next(source for source in entry.sources if split in source.files)
     where = "bundled" if entry.bundled else "to fetch" if entry.fetchable(split) else "-"
     if root is not None:

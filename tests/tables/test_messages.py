@@ -1,0 +1,186 @@
+"""What `r2d2net` says: in the words of its own options, in good time, and rightly in number."""
+
+import errno
+import io
+import json
+import re
+
+import numpy as np
+import pandas as pd
+import pytest
+from rich.console import Console
+
+from r2d2net.estimators.choices import PRIORS
+from r2d2net.inference import ALGORITHMS
+from r2d2net.tables.checking import require_suitable
+from r2d2net.tables.settings import Settings
+from r2d2net.tables.task import Task
+from table_runs import command, make_table
+
+QUICK = ["--hidden", "0", "--epochs", "1", "--draws", "5"]
+
+
+@pytest.fixture(autouse=True)
+def _without_figures(monkeypatch):
+    """The page takes a second or two a fit, and says nothing that is asked for here."""
+    monkeypatch.setattr("r2d2net.tables.fitting.write_run_page", lambda *parts: None)
+
+
+def written(path, rows, y):
+    x = np.random.default_rng(0).normal(size=rows)
+    pd.DataFrame({"x": x, "y": y(x)}).to_csv(path, index=False)
+    return path
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    return written(tmp_path_factory.mktemp("messages") / "data.csv", 150, lambda x: x)
+
+
+def test_fewer_than_99_training_rows_cannot_flag_and_say_so(data, tmp_path):
+    """p = (1 + k) / (n + 1) is never below 1 / (n + 1): with 98 rows it is above 1%, with 99 it is 1%."""
+    note = "too few training rows to flag any row as unlike them by its distance: 98 rows, it takes 99"
+    for rows, said in ((98, True), (99, False)):
+        run, table = tmp_path / f"run{rows}", pd.read_csv(data)[:rows]
+        table.to_csv(tmp_path / f"{rows}.csv", index=False)
+        ended = command("fit", tmp_path / f"{rows}.csv", "--target", "y", "--test", "0", *QUICK, "--json", "--out", run)
+        assert (note in ended.error) == said, ended.error
+        assert (note in ended.json["notes"]) == said
+        table.assign(x=1e4).to_csv(tmp_path / "far.csv", index=False)
+        ended = command("predict", run, tmp_path / "far.csv", "-o", tmp_path / "out.csv")
+        assert pd.read_csv(tmp_path / "out.csv")["unlike"].all() == (not said)
+        assert ("too few of them to tell by the distance" in ended.error) == said
+        assert command("evaluate", run, tmp_path / "far.csv", "--json").json["unlike_expected"] == (0 if said else 0.01)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--patience", "3", "--validation", "0"], "--patience 3 needs validation data: give --validation 0.1, say"),
+        (["--patience", "3", "--algorithm", "sgld"], "--patience 3: SGLD keeps draws of many epochs"),
+        (["--batch-size", "10", "--algorithm", "hmc"], "--batch-size 10: HMC takes all rows in every step"),
+        (["--algorithm", "mfvi"], "--algorithm mfvi does not suit --prior r2d2: use --prior gaussian"),
+        (["--algorithm", "map"], "does not suit --prior r2d2: use --prior gaussian or spike-and-slab or double-pareto"),
+        (["--algorithm", "edl", "--prior", "gaussian"], "--algorithm edl is not for regression: use another"),
+        (["--algorithm", "mcdropout", "--prior", "gaussian"], "--algorithm mcdropout does not suit --hidden 0"),
+    ],
+)
+def test_what_does_not_go_together_is_said_in_options(data, tmp_path, options, message):
+    ended = command("fit", data, "--target", "y", "--hidden", "0", "--quiet", "--out", tmp_path / "run", *options)
+    assert (ended.code, ended.out) == (2, "")
+    assert message in ended.error
+    assert ended.error.count("\n") == 1
+    assert not (tmp_path / "run").exists()
+
+
+def test_help_says_which_algorithms_need_another_prior():
+    text = " ".join(command("fit", "--help").out.replace("│", " ").split())
+    (sentence,) = re.findall(r"mfvi needs --prior gaussian; (.*?) need it, or spike-and-slab or double-pareto\.", text)
+    named, task = set(re.findall(r"\w+", sentence)) - {"and"}, Task("y", "binary", ("a", "b"))
+    for algorithm in (name.lower() for name in ALGORITHMS):
+        suiting = {"gaussian"} if algorithm == "mfvi" else {"gaussian", "spike-and-slab", "double-pareto"}
+        for prior in PRIORS:
+            fits = prior in suiting or algorithm not in named | {"mfvi"}
+            try:
+                require_suitable(Settings(target="y", algorithm=algorithm, prior=prior), task)
+            except ValueError:
+                assert not fits, (algorithm, prior)
+            else:
+                assert fits, (algorithm, prior)
+
+
+@pytest.mark.parametrize(
+    ("y", "message"),
+    [
+        (lambda x: 1e90 * (5 + x), r"--target y has values of size .*e\+90: rescale it to between 1e-15 and 1e\+15"),
+        (lambda x: 1e-90 * x, r"--target y has values of size .*e-90: rescale"),
+        (
+            lambda x: 1e9 + 1e-3 * x,
+            r"--target y varies by .* about 1e\+09, which seven digits do not tell: subtract",
+        ),
+    ],
+)
+def test_targets_that_float32_does_not_hold_are_refused(tmp_path, y, message):
+    """Warnings are errors here: none is printed on the way."""
+    path = written(tmp_path / "data.csv", 150, y)
+    ended = command("fit", path, "--target", "y", *QUICK, "--out", tmp_path / "run")
+    assert ended.code == 2
+    assert re.search(message, ended.error)
+
+
+def test_a_target_of_1e90_among_rows_to_evaluate_gives_no_warning(data, price_run, tables):
+    folder, _ = price_run
+    table = make_table(50, seed=4)
+    table.loc[3, "price"] = 1e90
+    table.to_csv(tables / "huge.csv", index=False)
+    ended = command("evaluate", folder, tables / "huge.csv", "--json")
+    assert ended.code == 0, ended.error
+    assert ended.json["rmse"] == pytest.approx(1e90 / np.sqrt(50))
+
+
+def test_one_of_a_kind_is_singular(tmp_path):
+    table = pd.DataFrame({"x": np.random.default_rng(0).normal(size=150)})
+    table["y"] = table["x"]
+    table.loc[0, "y"], table.loc[1, "x"] = np.nan, np.nan
+    table.to_csv(tmp_path / "data.csv", index=False)
+    ended = command("fit", tmp_path / "data.csv", "--target", "y", *QUICK, "--out", tmp_path / "run")
+    assert "inputs: 1 column (1 number) as 1 input of the network" in ended.error
+    assert "1 row without a readable y left out" in ended.error
+    assert "1 cell missing" in ended.error
+    table[2:3].to_csv(tmp_path / "one.csv", index=False)
+    assert "1 row predicted;" in command("predict", tmp_path / "run", tmp_path / "one.csv").error
+    assert "1 row of one.csv" in command("evaluate", tmp_path / "run", tmp_path / "one.csv").out
+
+
+def test_the_relevance_of_inputs_has_a_bar_and_the_kl_a_meaning(data, tmp_path, monkeypatch):
+    screen = io.StringIO()
+    terminal = Console(file=screen, force_terminal=True, width=100)
+    monkeypatch.setattr("r2d2net.tables.printing.terminal", lambda: terminal)
+    options = ["--target", "y", *QUICK, "--out", tmp_path / "run"]
+    assert command("fit", data, *options, "--quiet").code == 0
+    assert screen.getvalue() == ""
+    assert command("fit", data, *options, "--overwrite").code == 0
+    assert re.search(r"inputs .*100%", screen.getvalue())
+    shown = " ".join(command("inspect", tmp_path / "run").out.split())
+    assert re.search(r"[\d.]+ nats from the prior \(KL divergence: what the data have taught it\)", shown)
+
+
+def test_a_stopped_fit_says_how_to_go_on(data, tmp_path):
+    """Ctrl-C and a full disk are nobody's wrong argument: exit code 1, and what was begun stays."""
+    run = tmp_path / "run"
+
+    def stop(*arguments, **options):
+        raise KeyboardInterrupt
+
+    def full(*arguments, **options):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("r2d2net.estimators.base.fit", stop)
+        ended = command("fit", data, "--target", "y", *QUICK, "--quiet", "--out", run)
+        assert (ended.code, ended.error) == (1, f"error: interrupted: go on by `r2d2net fit --resume {run}`\n")
+        assert command("fit", "--resume", run, "--quiet").error == ended.error
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("r2d2net.checkpoint.os.fsync", full)
+        ended = command("fit", "--resume", run, "--quiet")
+    assert ended.code == 1
+    assert re.fullmatch(rf"error: .*No space left on device; then go on by `r2d2net fit --resume {run}`\n", ended.error)
+    assert command("fit", "--resume", run, "--quiet").code == 0
+
+
+def test_the_result_of_a_damaged_run_is_one_line(data, tmp_path):
+    run = tmp_path / "run"
+    assert command("fit", data, "--target", "y", *QUICK, "--quiet", "--out", run).code == 0
+    (run / "run.json").write_text(json.dumps({**json.loads((run / "run.json").read_text()), "task": None}))
+    ended = command("fit", "--resume", run)
+    assert ended.code == 2
+    assert "the task of the run cannot be read" in ended.error
+
+
+def test_inspect_takes_a_seed(data, tmp_path):
+    run = tmp_path / "run"
+    options = ["--target", "y", "--hidden", "0", "--algorithm", "sgld", "--epochs", "60", "--quiet", "--out", run]
+    assert command("fit", data, *options).code == 0
+    noise = [command("inspect", run, "--seed", seed, "--json").json["noise_sd"] for seed in (1, 1, 2)]
+    assert noise[0] == noise[1] != noise[2]
+    assert command("inspect", run, "--seed", "-1").code == 2
