@@ -16,6 +16,7 @@ from typer.main import get_command
 
 import r2d2net
 from r2d2net.cli import app
+from r2d2net.report.drawing import name_of
 from r2d2net.report.results import read_folder
 from r2d2net.report.standing import standings
 from r2d2net.report.tables import compared
@@ -168,3 +169,23 @@ def test_what_is_said_of_the_simulation_is_what_its_files_say() -> None:
     mean = {(one.setting, one.row): one.mean for one in entries}
     ratios = [mean[f"S{s} L={n}", "hs-svi"] / mean[f"S{s} L={n}", "hs-svgi"] - 1 for s in (1, 2) for n in (1, 2, 3)]
     assert f"its error is {min(ratios):.0%} to {max(ratios):.0%} larger" in text
+
+
+def test_what_is_said_of_images_is_what_its_files_say() -> None:
+    text = (ROOT / "docs" / "results.md").read_text(encoding="utf-8")
+    for inside, folder in {"MNIST": "ood-mnist", "CIFAR-10": "ood-cifar10"}.items():
+        tables = {one.metric: one.entries for one in compared(read_folder(ROOT / "results" / f"{folder}-machine"))}
+        ours = {(metric, one.setting, one.row): one.mean for metric in tables for one in tables[metric]}
+        for outside in ("Fashion-MNIST", "OMNIGLOT", "SVHN"):
+            directed, undirected = (ours[metric, outside, "r2d2-svgi"] for metric in ("auroc", "paper_auroc"))
+            rows = {
+                row: mean for (metric, setting, row), mean in ours.items() if (metric, setting) == ("auroc", outside)
+            }
+            best = max(rows, key=lambda row: rows[row])
+            line = next(line for line in text.splitlines() if line.startswith(f"| {inside} | {outside} |"))
+            assert f"| {directed:.1f} | {undirected:.1f} |" in line
+            assert f"| {rows[best]:.1f}, {name_of(best)} |" in line
+    tables = compared(read_folder(ROOT / "results" / "classification-lenet-machine"))
+    entries = next(one.entries for one in tables if one.metric == "accuracy")
+    accuracy = {one.row: one.mean for one in entries if one.setting == "CIFAR-10"}
+    assert f"R2D2-SVGI has {accuracy['r2d2-svgi']:.1f}% (Gaussian prior by SVI {accuracy['gauss-svi']:.1f}%" in text

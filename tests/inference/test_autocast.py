@@ -62,7 +62,7 @@ def test_networks_that_cannot_are_refused_in_one_line(monkeypatch):
     running = SVGI(autocast="bfloat16", estimator="weights").build(model, n=2, steps=1)
     generator = torch.Generator().manual_seed(0)
     state = running.init(torch.zeros(2, 1), generator)
-    monkeypatch.setattr(model, "forward", unable)
+    monkeypatch.setattr(model, "call", unable)
     with pytest.raises(rn.ParameterError, match=r"^autocast='bfloat16' does not suit this network here: .*$") as caught:
         running.step(state, (torch.zeros(2, 3), torch.zeros(2, 1)), generator)
     assert "\n" not in str(caught.value)

@@ -48,7 +48,7 @@ def test_writes_every_figure_printed_and_its_origin(made: tuple[Path, str]) -> N
     assert list(more) == ["x1", "x2", "x3", "x4", *(f"null{i}" for i in range(1, 7))]
     assert set(more["x1"]) == set(Relevance._fields)
     fits = results["scenario 2"]["settings"]
-    assert [(fit["n"], fit["epochs"], fit["inputs"], fit["seed"]) for fit in fits] == [(400, 3, 4, 1), (400, 3, 10, 1)]
+    assert [(fit["n"], fit["epochs"], fit["seed"]) for fit in fits] == [(400, 3, 1), (400, 3, 1)]
     assert results["diabetes"]["settings"]["n"] == 354
 
 

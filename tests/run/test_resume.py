@@ -383,7 +383,7 @@ def test_a_loss_that_fails_at_a_sweep_is_named_as_such(prior, method):
 def test_no_part_of_a_checkpoint_is_ever_not_finite(tmp_path):
     """Here rho overflows before any mean does."""
     x = torch.randn(20, 3)
-    method = rn.inference.SVGI(lr_rho=1e3, schedule="constant")
+    method = rn.inference.SVGI(lr_rho=1e39, schedule="constant")
     options = {"epochs": 20, "checkpoint_to": tmp_path, "checkpoint_every": 0, "verbose": False}
     with pytest.raises(rn.errors.DivergenceError):
         rn.fit(rn.BayesianModel(torch.nn.Linear(3, 1)), (x, x[:, 0]), method, **options)
