@@ -57,6 +57,13 @@ def test_blocks_of_csv_and_parquet_are_the_table(tmp_path):
         assert pd.concat(blocks, ignore_index=True)["b"].tolist() == table["b"].tolist()
 
 
+def test_an_empty_line_is_a_cell_where_there_is_one_column(tmp_path):
+    (tmp_path / "one.csv").write_text("x\n40\n\n60\n")
+    assert read_table(tmp_path / "one.csv")["x"].fillna("").tolist() == ["40", "", "60"]
+    (tmp_path / "two.csv").write_text("x,y\n40,1\n\n60,2\n")
+    assert read_table(tmp_path / "two.csv")["x"].tolist() == ["40", "60"]
+
+
 def test_codes_stay_texts_and_separators_are_found(tmp_path):
     path = tmp_path / "t.csv"
     path.write_text("code; size\n007; 1\n; 2\n", encoding="utf-8-sig")

@@ -31,6 +31,24 @@ def test_task_is_detected(cells, kind, classes):
     assert Task.of(task.plain()) == task
 
 
+def test_words_for_nothing_are_no_class_among_numbers_and_said_among_texts():
+    numbered = pd.Series(["0", "1", "NA"] * 5, dtype=object)
+    task = detect_task(numbered, "y")
+    assert (task.kind, task.classes, task.said) == ("binary", ("0", "1"), "")
+    np.testing.assert_array_equal(task.read(numbered)[:3], [0, 1, np.nan])
+    named = pd.Series(["low", "high", "NA"] * 5, dtype=object)
+    task = detect_task(named, "y")
+    assert task.classes == ("NA", "high", "low")
+    assert task.said.startswith("'NA' is taken as a class: leave its cells empty")
+    np.testing.assert_array_equal(task.read(named)[:3], [2, 1, 0])
+
+
+def test_a_file_of_few_rows_is_told_so_before_its_target_is_looked_at(tmp_path):
+    (tmp_path / "two.csv").write_text("x,y\n1,3.5\n2,4.5\n")
+    with pytest.raises(DataError, match=r"two.csv has 2 rows: give at least 10$"):
+        read_training_table(tmp_path / "two.csv", Settings(target="y"))
+
+
 def test_the_user_overrides_and_is_told_where_that_cannot_be():
     whole = pd.Series(["1", "2", "3"] * 5)
     assert detect_task(whole, "y", "regression").kind == "regression"

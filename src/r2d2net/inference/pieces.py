@@ -31,7 +31,7 @@ class Pieces:
 
     def of(self, vector: Tensor) -> tuple[Tensor, ...]:
         """Views of the pieces."""
-        return vector.split(self.sizes)
+        return (vector,) if len(self.sizes) == 1 else vector.split(self.sizes)
 
 
 def _cut(lengths: Sequence[int], most: int) -> list[int]:

@@ -61,7 +61,9 @@ class Number:
         counts[self.name, "unreadable"] += int((lost & ~empty & ~infinite).sum())
         values = np.where(infinite, np.clip(values, self.low, self.high), values)
         scaled = (np.where(np.isnan(values), self.median, values) - self.mean) / self.sd
-        return Encoded(np.clip(scaled, -FARTHEST, FARTHEST)[:, None], lost.astype(np.int64), lost & (not self.gaps))
+        return Encoded(
+            np.clip(scaled, -FARTHEST, FARTHEST)[:, None], lost.astype(np.int64), infinite | (lost & (not self.gaps))
+        )
 
 
 @dataclass(frozen=True)

@@ -135,7 +135,9 @@ def predict(
     keep: Annotated[list[str] | None, _text(f"Columns to copy beside the predictions{SEVERAL}")] = None,
     draws: Draws = None,
     seed: Seed = None,
-    json: Json = False,
+    json: Annotated[
+        bool, typer.Option("--json", help="A JSON document a row, or with -o one of counts; notes on standard error.")
+    ] = False,
     quiet: Quiet = False,
 ) -> None:
     """Predict the rows of a file, for example `r2d2net predict run new.csv -o predictions.csv`.

@@ -134,7 +134,7 @@ def show_inspection(found: dict[str, Any]) -> None:
 
 def _title(inputs: list[dict[str, Any]]) -> str:
     kept = sum(bool(one["kept"]) for one in inputs)
-    return f"Inputs by importance; {kept} of {len(inputs)} kept"
+    return f"Inputs by importance, those kept first; {kept} of {len(inputs)} kept"
 
 
 def _kl(kl: float | None) -> str:

@@ -65,7 +65,8 @@ def _csv_blocks(path: Path, rows: int) -> Iterator[pd.DataFrame]:
     import pandas as pd
 
     separator, names = _header(path)
-    with pd.read_csv(path, names=names, header=0, chunksize=rows, **_options(path, separator)) as blocks:
+    blank = {"skip_blank_lines": len(names) > 1}  # in a file of one column an empty line is a cell without a value
+    with pd.read_csv(path, names=names, header=0, chunksize=rows, **_options(path, separator), **blank) as blocks:
         while True:
             with warnings.catch_warnings():
                 warnings.simplefilter("error", pd.errors.ParserWarning)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from r2d2net.errors import CheckpointError, DataError, require
-from r2d2net.tables.cells import READABLE, codes, is_empty, numbers
+from r2d2net.tables.cells import NOTHING, READABLE, codes, is_empty, numbers
 from r2d2net.tables.reading import shown
 from r2d2net.tables.spelling import Form, find_number_form, written_numbers
 
@@ -53,7 +53,7 @@ class Task:
             return written_numbers(column, self.form)
         cells = codes(column)
         found = pd.Index(self.classes, dtype=object).get_indexer(cells).astype(np.float64)
-        found[cells.isna().to_numpy()] = np.nan
+        found[cells.isna().to_numpy() | (is_empty(column) & (found < 0))] = np.nan  # NA, unless it is a class
         return found
 
     def plain(self) -> dict[str, Any]:
@@ -94,7 +94,10 @@ def detect_task(column: pd.Series, target: str, told: str = "auto") -> Task:
     if kind == "regression":
         task = _regression(target, column, readable, filled, is_number)
         return replace(task, form=form.form, said=form.said if form.kind else "")
-    return _classification(target, kind, cells, told)
+    task = _classification(target, kind, cells.mask(is_empty(column), None) if is_number else cells, told)
+    words = [level for level in task.classes if level.lower() in NOTHING]
+    said = f"{shown(words)} is taken as a class: leave its cells empty if it means that there is none" if words else ""
+    return replace(task, said=said)
 
 
 def _numbered(values: np.ndarray) -> bool:

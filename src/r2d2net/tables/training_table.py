@@ -56,6 +56,8 @@ def read_training_table(path: Path, settings: Settings) -> TrainingTable:
     target = settings.target
     if target not in table.columns:
         raise ParameterError(f"--target {target} is no column of {path}: it has {shown(list(table.columns), 20)}")
+    if len(table) < LEAST_ROWS:
+        raise DataError(f"{path} has {counted(len(table), 'row')}: give at least {LEAST_ROWS}")
     task = detect_task(table[target], target, settings.task)
     y = task.read(table[target])
     there = ~np.isnan(y)
