@@ -1,7 +1,11 @@
 """Other libraries' plain Gaussian mean field on the same network: a training step, and a forward at a fresh draw.
 
 Each is used as its own documentation shows: forward, loss plus KL over the number of rows, backward, Adam. None of
-their code is here. They are not dependencies: `make bench` installs them into a folder of their own.
+their code is here. They are no dependencies: for `step_cost.py --peers` install them into a folder of their own,
+
+    pip install --no-deps --target out/peers -r benchmarks/peers.txt
+
+and name it in PYTHONPATH.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What a step of every algorithm costs, as a ratio to a step of plain training in the same run.
 
-    python benchmarks/step_cost.py  [--rounds 15] [--steps 32] [--only SGLD SGHMC] [--out out/bench]
+    python benchmarks/step_cost.py  [--rounds 15] [--steps 32] [--only SGLD SGHMC] [--peers] [--out out/bench]
 
 Plain training is torch's own: forward, cross-entropy, backward, Adam, the loss read as a number. MLP 784-400-400-10 and
 LeNet, runs of 20 epochs of 60,000 rows in batches of 128, one thread, default settings, Gaussian priors, and R2D2 where
@@ -27,6 +27,7 @@ from rich.table import Table
 from torch import Tensor, nn
 
 import r2d2net as rn
+from peers import PEERS
 from r2d2net.errors import ParameterError
 from r2d2net.files import write_json
 from r2d2net.inference import ALGORITHMS
@@ -85,7 +86,7 @@ def bayesian(method: Any, net: nn.Module, prior: Any, x: Tensor, y: Tensor, phas
     return step
 
 
-def contestants(name: str, only: list[str], timed: int) -> dict[tuple[str, str], Step]:
+def contestants(name: str, only: list[str], timed: int, peers: bool) -> dict[tuple[str, str], Step]:
     """(algorithm, prior) -> its step; those that do not suit refuse themselves."""
     make, shape = NETS[name]
     x, y = batch(shape)
@@ -101,6 +102,8 @@ def contestants(name: str, only: list[str], timed: int) -> dict[tuple[str, str],
                     found[algorithm + phase, prior] = bayesian(method, make(), kind(), x, y, share, timed)
                 except ParameterError:
                     continue
+    if peers:
+        found |= {(peer, "Gaussian"): build(make(), x, y, N).step for peer, build in PEERS.items()}
     return found
 
 
@@ -138,6 +141,7 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=15, help="timed rounds (default 15)")
     parser.add_argument("--steps", type=int, default=32, help="steps of a round: refreshes are up to 32 apart")
     parser.add_argument("--only", nargs="+", default=[], choices=ALGORITHMS, help="these algorithms alone")
+    parser.add_argument("--peers", action="store_true", help="other libraries too: see peers.py")
     parser.add_argument("--out", type=Path, default=Path("out/bench"), help="folder for the numbers")
     options = parser.parse_args()
 
@@ -145,7 +149,8 @@ def main() -> int:
     steady_memory()
     console, rows, over = Console(), [], []
     for net in NETS:
-        times = contest(contestants(net, options.only, options.rounds * options.steps), options.rounds, options.steps)
+        steps = contestants(net, options.only, options.rounds * options.steps, options.peers)
+        times = contest(steps, options.rounds, options.steps)
         table = Table("algorithm", "prior", "ms a step", "ratio to plain training", "limit", title=net)
         for (algorithm, prior), (seconds, ratio) in times.items():
             limit = LIMITS.get((algorithm, net)) if prior == "Gaussian" else None

@@ -7,7 +7,7 @@ of steps. Outside it, the step
     minimise  (mu - mu')^2 / (2 eta) + beta c mu^2 / 2     =>     mu = mu' / (1 + eta beta c)
 
 with Adam's own step size eta = lr / sqrt(v_hat + eps^2) is stable for every c and has the same fixed points. (Adam as
-published has sqrt(v_hat) + eps: the same to 1 + eps^2 / v_hat where eps does not matter. A reciprocal root is cheaper.)
+published has sqrt(v_hat) + eps, the same but for a share of eps / sqrt(v_hat). A reciprocal root is cheaper.)
 """
 
 from __future__ import annotations

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, Literal
 
 import torch
@@ -161,6 +162,18 @@ class Descent(Running):
                 raise
             reason = str(error).splitlines()[0]
             raise ParameterError(f"autocast='bfloat16' does not suit this network here: {reason}") from error
+
+
+def leaves_of(slots: Sequence[Slot], vector: Tensor) -> list[Tensor]:
+    """The slots' tensors, each a leaf of its own: the gradient of a slice would be as long as the whole vector."""
+    return [slot.of(vector).detach().requires_grad_() for slot in slots]
+
+
+def flat_gradients(loss: Tensor, groups: Sequence[Sequence[Tensor]]) -> list[Tensor]:
+    """The loss's gradients in groups of leaves, one flat vector a group."""
+    parts = iter(torch.autograd.grad(loss, list(chain(*groups)), materialize_grads=True))
+    nothing = loss.new_zeros(0)
+    return [torch.cat([nothing, *(next(parts).reshape(-1) for _ in group)]) for group in groups]
 
 
 def clip_gradients(gradients: list[Tensor], most: float) -> None:

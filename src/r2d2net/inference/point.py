@@ -10,6 +10,7 @@ is refreshed every ``sweep_every`` steps.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import chain
 from typing import Any, NamedTuple
 
 import torch
@@ -17,7 +18,7 @@ from torch import Tensor
 
 from r2d2net.inference.adam import Moments, adam_step, no_moments
 from r2d2net.inference.base import Batch, Draws, Info, require_priors
-from r2d2net.inference.descent import Descent, Training, clip_gradients
+from r2d2net.inference.descent import Descent, Training, clip_gradients, flat_gradients, leaves_of
 from r2d2net.likelihoods.base import Noise, Unit
 from r2d2net.model import BayesianModel, Slot, Tensors
 from r2d2net.priors import Gaussian, GeneralizedDoublePareto, SpikeSlab
@@ -81,15 +82,14 @@ class Point(Descent):
         self, state: PointState, x: Any, y: Tensor, generator: torch.Generator, t: int
     ) -> tuple[Tensor, tuple[Tensor, Tensor, Tensor]]:
         """The output, and the loss's gradients in weights and fixed parameters, and the loss itself."""
-        # Each tensor a leaf of its own: the gradient of a slice of the flat vector would be as long as the vector.
-        leaves = {k: v.detach().requires_grad_() for k, v in self.model.parameters(state.mean, state.fixed).items()}
+        model = self.model
+        groups = leaves_of(model.bayesian, state.mean), leaves_of(model.fixed, state.fixed)
+        names = [slot.name for slot in (*model.bayesian, *model.fixed)]
         with self.autocast():
-            output = self.forward(leaves, state.buffers, x, generator)
+            output = self.forward(dict(zip(names, chain(*groups), strict=True)), state.buffers, x, generator)
         output = output.to(state.mean.dtype)
         loss = self.loss(output, y, state.noise, t)
-        parts = torch.autograd.grad(loss, list(leaves.values()), materialize_grads=True)
-        flat, count = [part.reshape(-1) for part in parts], len(self.model.bayesian)
-        g_mean, g_fixed = (torch.cat([*some, state.fixed[:0]]) for some in (flat[:count], flat[count:]))
+        g_mean, g_fixed = flat_gradients(loss, groups)
         return output.detach(), (g_mean, g_fixed, loss.detach())
 
     def forward(self, parameters: Tensors, buffers: Tensors, x: Any, generator: torch.Generator) -> Tensor:

@@ -21,7 +21,6 @@ are refreshed and with them c.
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -39,6 +38,8 @@ from r2d2net.inference.descent import (
     Descent,
     Training,
     clip_gradients,
+    flat_gradients,
+    leaves_of,
     require_one_of,
     require_positive,
 )
@@ -246,9 +247,8 @@ class MeanField(Descent):
     ) -> tuple[Tensor, Tensor, list[Tensor]]:
         """Output and loss at drawn weights, or at mean and deviation, and the gradients in these and what is fixed."""
         model = self.model
-        # Each tensor a leaf of its own: the gradient of a slice of the flat vector would be as long as the vector.
-        leaves = [[slot.of(vector).detach().requires_grad_() for slot in model.bayesian] for vector in vectors]
-        fixed = [slot.of(state.fixed).detach().requires_grad_() for slot in model.fixed]
+        leaves = [leaves_of(model.bayesian, vector) for vector in vectors]
+        fixed = leaves_of(model.fixed, state.fixed)
         with self.autocast():
             if self.local is None:
                 names = [slot.name for slot in (*model.bayesian, *model.fixed)]
@@ -259,12 +259,7 @@ class MeanField(Descent):
                 output = self.local.forward(leaves[0], leaves[1], fixed, state.buffers, x, generator)
         output = output.to(state.mean.dtype)
         loss = -model.likelihood.log_prob(output, y, state.noise).mean()
-        flat = torch.autograd.grad(loss, [*itertools.chain(*leaves), *fixed], materialize_grads=True)
-        count = len(model.bayesian)
-        groups = [*(flat[k * count : (k + 1) * count] for k in range(len(vectors))), flat[len(vectors) * count :]]
-        nothing = state.fixed[:0]
-        gathered = [torch.cat([nothing, *(part.reshape(-1) for part in group)]) for group in groups]
-        return output.detach(), loss.detach(), gathered
+        return output.detach(), loss.detach(), flat_gradients(loss, [*leaves, fixed])
 
     def rho_rate(self, lr: float) -> float:
         """Step size of rho where that of the means is ``lr``."""
