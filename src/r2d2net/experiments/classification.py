@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from r2d2net import metrics
 from r2d2net.experiments.artefact import Artefact, Scale
+from r2d2net.experiments.fitted_rows import our_training
 from r2d2net.experiments.grid import Cell, Place, Settings
 from r2d2net.experiments.images import first, fitted_row, ours, papers, set_of, short_run, training_images
 
@@ -142,7 +143,9 @@ def reduced(sizes: dict[Scale, Size], scale: Scale) -> str:
     return (
         f"{trained}; {common['epochs']} epochs of {full.common['epochs']:,}, batches of {common['batch_size']}, "
         f"{common['test']:,} test images, {common['draws']} draws of {full.common['draws']}, no augmentation, "
-        f"replicates: {size.replicates}" + (f"; {left_out} rows left out" if left_out else "")
+        f"replicates: {size.replicates}"
+        + (f"; {left_out} rows left out" if left_out else "")
+        + f"; {our_training(common)}"
     )
 
 

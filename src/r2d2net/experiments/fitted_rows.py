@@ -12,10 +12,20 @@ from r2d2net.experiments.tuning import Tuned, tuned_fit
 from r2d2net.likelihoods import Categorical, Likelihood
 from r2d2net.model import AnyPrior, BayesianModel
 
-OUR_TRAINING = "; step sizes are our own and the KL has its full weight, 1, in place of the paper's 0.0005 and 0.001"
 PATIENCE = 5  # epochs without a better validation score after which the paper's simulations end
 
 Pairs = tuple[Tensor, Tensor]  # x and y
+
+
+def our_training(settings: Settings) -> str:
+    """How training by our defaults departs from the paper's, for the report of a cell with these settings.
+
+    >>> our_training({"mean_field": [{"factor": 0.3, "temperature": 0.01}, {"factor": 0.3}]})
+    "step sizes are our own and the KL weighs 1 or 0.01, in place of the paper's 0.0005 and 0.001"
+    """
+    weights = {1.0, *(one.get("temperature", 1.0) for one in settings.get("mean_field", ()))}
+    weighs = " or ".join(f"{weight:g}" for weight in sorted(weights, reverse=True))
+    return f"step sizes are our own and the KL weighs {weighs}, in place of the paper's 0.0005 and 0.001"
 
 
 def fitted(
@@ -33,8 +43,8 @@ def fitted(
     """Fit with each step size of the cell's grid, of which the held-out rows choose.
 
     Args:
-        settings: A cell's: row, recipe, factors, epochs, batch_size, seed, and where they are given slow_rho and
-            method, further settings of the algorithm.
+        settings: A cell's: row, recipe, factors, epochs, batch_size, seed, and where they are given
+            mean_field, such rows' own grid, and method, further settings of the algorithm.
         net: The network.
         train: What is fitted.
         held: What chooses.
@@ -62,7 +72,7 @@ def fitted(
         held,
         place.run,
         factors=tuple(settings["factors"]),
-        slow_rho=settings.get("slow_rho"),
+        mean_field=settings.get("mean_field", ()),
         batches=max(1, len(train[1]) // settings["batch_size"]),
         epochs=epochs,
         seed=settings["seed"],

@@ -9,14 +9,14 @@ from torch import Tensor, nn
 
 from r2d2net import data, nets
 from r2d2net.data import ImageSet, Preprocess, image_loader
-from r2d2net.experiments.fitted_rows import OUR_TRAINING, fitted
+from r2d2net.experiments.fitted_rows import fitted, our_training
 from r2d2net.experiments.grid import Place, Settings
 from r2d2net.experiments.recipe import PAPER_AUGMENT
 from r2d2net.experiments.tuning import Tuned
 from r2d2net.likelihoods import Categorical
 
 SHORT_RUN = (0.3, 0.1)  # multiples of the default step size, of which validation images choose
-SLOW_RHO = 0.15  # mean-field rows try it with the first step size in place of the second
+MEAN_FIELD = ({"factor": 0.3, "rho": 0.15}, {"factor": 0.3, "temperature": 0.01})  # as many, for mean-field rows
 
 
 class Images(NamedTuple):
@@ -47,7 +47,7 @@ def ours(
 
 def short_run(train: int | None, test: int | None, epochs: int, draws: int, *, batch_size: int = 128) -> Settings:
     """The same for networks that so few epochs leave far from convergence."""
-    return {**ours(train, test, epochs, draws, *SHORT_RUN, batch_size=batch_size), "slow_rho": SLOW_RHO}
+    return {**ours(train, test, epochs, draws, *SHORT_RUN, batch_size=batch_size), "mean_field": list(MEAN_FIELD)}
 
 
 def papers(epochs: int) -> Settings:
@@ -61,7 +61,7 @@ def less_than(size: Settings, full: Settings) -> str:
         return ""
     return (
         f"{size['train']:,} training images of 50,000, {size['epochs']} epochs of up to {full['epochs']}, batches of "
-        f"{size['batch_size']}, no augmentation{OUR_TRAINING}"
+        f"{size['batch_size']}, no augmentation; {our_training(size)}"
     )
 
 

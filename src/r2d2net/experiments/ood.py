@@ -24,6 +24,7 @@ from typing import Any
 from r2d2net import metrics
 from r2d2net.data import ImageSet, ood_images, transforms
 from r2d2net.experiments.artefact import Artefact, Scale, cells_of_rows
+from r2d2net.experiments.fitted_rows import our_training
 from r2d2net.experiments.grid import Cell, Place, Settings
 from r2d2net.experiments.images import first, fitted_row, ours, papers, set_of, short_run, training_images
 
@@ -138,7 +139,7 @@ def reduced(inside: str, scale: Scale) -> str:
         fewer = f"{size['train']:,} training images, {size['test']:,} test images of each set, "
     return (
         f"{fewer}{size['epochs']} epochs of the paper's 100, {size['draws']} draws of 100, "
-        f"replicates: {REPLICATES[scale]}"
+        f"replicates: {REPLICATES[scale]}; {our_training(size)}"
     )
 
 

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from r2d2net import data, nets
 from r2d2net.experiments.artefact import Scale
-from r2d2net.experiments.fitted_rows import OUR_TRAINING, fitted
+from r2d2net.experiments.fitted_rows import fitted, our_training
 from r2d2net.experiments.grid import Place, Settings
 from r2d2net.experiments.tuning import Tuned
 from r2d2net.model import AnyPrior
@@ -72,4 +72,4 @@ def reduced(scale: Scale, replicates: int | None = None) -> str:
     fewer = [f"{size[name]:,} {name} of {full[name]:,}" for name in ("rows", "epochs") if size[name] < full[name]] + [
         f"{replicates or REPLICATES[scale]} data sets of {REPLICATES['paper']}"
     ]
-    return ", ".join(fewer) + OUR_TRAINING
+    return f"{', '.join(fewer)}; {our_training(size)}"

@@ -1,14 +1,14 @@
 """Fits whose settings validation rows choose: the same small grid for every method, before any test row is seen.
 
-The grid is of step sizes, as multiples of what the algorithm takes by default for a run of this length. Short runs of
-networks that are far from convergence may also ask for slower deviations: mean-field algorithms then try, in place of
-the last step size, the first with a rho that moves so much less. Each fit goes on from its checkpoint after an
-interruption.
+The grid is of step sizes, as multiples of what the algorithm takes by default for a run of this length. Mean-field
+algorithms may have a grid of their own, of as many candidates, that also varies what only they have: how quickly the
+deviations move, and how much the KL weighs. Each fit goes on from its checkpoint after an interruption.
 """
 
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -23,6 +23,8 @@ from r2d2net.posterior import Posterior
 from r2d2net.run.fit import fit
 
 SCORE_DRAWS = 50
+
+Candidate = Mapping[str, float]  # arguments of `scaled`
 
 
 class Tuned(NamedTuple):
@@ -40,7 +42,7 @@ def tuned_fit(
     place: Path,
     *,
     factors: tuple[float, ...] = (1.0,),
-    slow_rho: float | None = None,
+    mean_field: Sequence[Candidate] = (),
     batches: int,
     **options: Any,
 ) -> Tuned:
@@ -53,14 +55,14 @@ def tuned_fit(
         validation: (x, y) in the user's units; scored by the negative log predictive density of a row.
         place: Folder for checkpoints.
         factors: Multiples of the default step size.
-        slow_rho: Multiple of rho's share of the step size in the last candidate of algorithms that have one.
+        mean_field: Candidates of mean-field algorithms in place of ``factors``.
         batches: Steps of an epoch.
         options: For `fit`.
     """
     best: Posterior | None = None
     least, tried = float("inf"), []
     steps = options["epochs"] * batches
-    for candidate in candidates(method, factors, slow_rho):
+    for candidate in candidates(method, factors, mean_field):
         entry: dict[str, Any] = {**candidate, "validation": None}
         tried.append(entry)
         try:
@@ -87,36 +89,37 @@ def tuned_fit(
     return Tuned(best, tried)
 
 
-def candidates(method: Method, factors: tuple[float, ...], slow_rho: float | None = None) -> list[dict[str, float]]:
-    """What of an algorithm is tried: as many candidates for each that has a step size, one for HMC, which has none.
+def candidates(method: Method, factors: tuple[float, ...], mean_field: Sequence[Candidate] = ()) -> Sequence[Candidate]:
+    """What of an algorithm is tried: one candidate for HMC, which has no step size.
 
     >>> from r2d2net.inference import HMC, MAP, SVGI
-    >>> candidates(MAP(), (0.3, 0.1), 0.15)
+    >>> candidates(MAP(), (0.3, 0.1), [{"factor": 0.3, "rho": 0.15}, {"factor": 0.3, "temperature": 0.01}])
     [{'factor': 0.3}, {'factor': 0.1}]
-    >>> candidates(SVGI(), (0.3, 0.1), 0.15)
-    [{'factor': 0.3}, {'factor': 0.3, 'rho': 0.15}]
-    >>> candidates(HMC(), (0.3, 0.1), 0.15)
+    >>> candidates(SVGI(), (0.3, 0.1), [{"factor": 0.3, "rho": 0.15}, {"factor": 0.3, "temperature": 0.01}])
+    [{'factor': 0.3, 'rho': 0.15}, {'factor': 0.3, 'temperature': 0.01}]
+    >>> candidates(HMC(), (0.3, 0.1))
     [{'factor': 1.0}]
     """
     if not _has(method, "lr"):
         return [{"factor": 1.0}]
-    grid = [{"factor": factor} for factor in factors]
-    if slow_rho is not None and _has(method, "lr_rho"):
-        grid[-1] = {"factor": factors[0], "rho": slow_rho}
-    return grid
+    if mean_field and _has(method, "lr_rho"):
+        return mean_field
+    return [{"factor": factor} for factor in factors]
 
 
 def _has(method: Method, name: str) -> bool:
     return any(field.name == name for field in dataclasses.fields(method))  # type: ignore[arg-type]
 
 
-def scaled(method: Method, model: BayesianModel, steps: int, factor: float, rho: float = 1.0) -> Method:
+def scaled(
+    method: Method, model: BayesianModel, steps: int, factor: float, rho: float = 1.0, temperature: float | None = None
+) -> Method:
     """The algorithm with multiples of the step sizes it would take by itself in a run of so many steps."""
-    if factor == rho == 1.0:
-        return method
-    running = method.build(model, n=1, steps=steps)
-    assert isinstance(running, Descent)
-    changed = {"lr": running.largest_step * factor}
+    changed: dict[str, float] = {} if temperature is None else {"temperature": temperature}
+    if not factor == rho == 1.0:
+        running = method.build(model, n=1, steps=steps)
+        assert isinstance(running, Descent)
+        changed["lr"] = running.largest_step * factor
     if rho != 1.0:
         assert isinstance(running, MeanField)
         changed["lr_rho"] = rho * running.rho_rate(changed["lr"])
