@@ -22,6 +22,18 @@ from r2d2net.model import BayesianModel, Tensors
 
 PLAIN = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)
 SUFFIX = "_variance"
+FEW_WEIGHTS = 100_000
+
+
+def is_cheap_for(model: BayesianModel) -> bool:
+    """Whether all Bayesian weights are of linear layers, and so few that a second product with them costs little."""
+    linear = {
+        f"{name}.{own}".lstrip(".")
+        for name, module in model.net.named_modules()
+        if type(module) is nn.Linear
+        for own, _ in module.named_parameters(recurse=False)
+    }
+    return model.size <= FEW_WEIGHTS and linear.issuperset(slot.name for slot in model.bayesian)
 
 
 class LocalReparametrization:

@@ -10,6 +10,7 @@ weights, so that gradients have less noise; and the parameter of s is what the d
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 from r2d2net.errors import require
 from r2d2net.inference.base import require_priors
@@ -22,6 +23,8 @@ from r2d2net.priors import Gaussian
 @dataclass(frozen=True, kw_only=True)
 class MFVI(Variational):
     """Mean-field variational inference with Gaussian priors; the arguments are those of `Variational`."""
+
+    estimator: Literal["weights", "local"] | None = "local"
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -23,7 +23,7 @@ from r2d2net.model import BayesianModel
 class SVI(Variational):
     """Stochastic variational inference; the arguments are those of `Variational`."""
 
-    estimator: Literal["weights", "local"] = "weights"
+    estimator: Literal["weights", "local"] | None = "weights"
 
     def __post_init__(self) -> None:
         super().__post_init__()

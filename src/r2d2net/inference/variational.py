@@ -43,7 +43,7 @@ from r2d2net.inference.descent import (
     require_one_of,
     require_positive,
 )
-from r2d2net.inference.local_reparametrization import LocalReparametrization
+from r2d2net.inference.local_reparametrization import LocalReparametrization, is_cheap_for
 from r2d2net.inference.pieces import Pieces
 from r2d2net.likelihoods.base import Noise, Unit
 from r2d2net.model import BayesianModel, Tensors
@@ -105,7 +105,8 @@ class Variational(Training):
             0: with few rows the prior must be there from the start.
         draws: Weight draws averaged in each step.
         estimator: "local" draws the activations of Linear and Conv layers, "weights" the weights; the former costs
-            up to twice as much a step and its gradients have less noise.
+            up to twice as much a step and its gradients have less noise. None decides: "local" where all Bayesian
+            weights are of linear layers and no more than 100,000.
     """
 
     lr_rho: float | None = None
@@ -113,7 +114,7 @@ class Variational(Training):
     initial_scale: float = 0.1
     warm_up: float | None = None
     draws: int = 1
-    estimator: Literal["weights", "local"] = "local"
+    estimator: Literal["weights", "local"] | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -121,7 +122,8 @@ class Variational(Training):
         require_positive("initial_scale", self.initial_scale)
         require_whole("draws", self.draws)
         require_one_of("variance", self.variance, ("free", "scaled"))
-        require_one_of("estimator", self.estimator, ("weights", "local"))
+        if self.estimator is not None:
+            require_one_of("estimator", self.estimator, ("weights", "local"))
         if self.warm_up is not None:
             require(0 <= self.warm_up <= 1, "warm_up", self.warm_up, "use a share between 0 and 1")
 
@@ -135,7 +137,8 @@ class MeanField(Descent):
     def __init__(self, settings: Variational, model: BayesianModel, *, n: int, steps: int) -> None:
         super().__init__(settings, model, n=n, steps=steps)
         self.pieces = Pieces(model.bayesian, self.step_unit)
-        self.local = LocalReparametrization(model) if settings.estimator == "local" else None
+        local = is_cheap_for(model) if settings.estimator is None else settings.estimator == "local"
+        self.local = LocalReparametrization(model) if local else None
         self.warm_up = settings.warm_up
         if self.warm_up is None:
             many = n >= WARM_UP_ROWS_PER_INPUT * model.first_fan_in()
