@@ -58,13 +58,17 @@ def on_sets(net: str, *names: str) -> dict[str, dict[str, Any]]:
     return {name: {"set": SETS[name], "net": net} for name in names}
 
 
-def of_nets(**train: int | None) -> dict[str, dict[str, Any]]:
-    """Several networks on so many images of CIFAR-10."""
-    return {name: {"set": "cifar10", "net": NETS[name], "train": count} for name, count in train.items()}
+def of_nets(**counts: tuple[int | None, int | None]) -> dict[str, dict[str, Any]]:
+    """Several networks on so many training and test images of CIFAR-10."""
+    return {
+        name: {"set": "cifar10", "net": NETS[name], "train": train, "test": test}
+        for name, (train, test) in counts.items()
+    }
 
 
 SMOKE = ours(200, 100, 1, 5, 1.0, batch_size=64)
 PAPER = papers(1000)
+ALL = None, None  # training and test images
 
 LENET: dict[Scale, Size] = {
     "smoke": Size(on_sets("lenet", "CIFAR-10"), LENET_ROWS, 1, SMOKE),
@@ -77,14 +81,14 @@ ALEXNET: dict[Scale, Size] = {
     "paper": Size(on_sets("alexnet", *SETS), ALEXNET_ROWS, 5, PAPER),
 }
 ARCHITECTURES: dict[Scale, Size] = {
-    "smoke": Size(of_nets(LeNet=200, AlexNet=100), FOUR_ROWS, 1, SMOKE),
+    "smoke": Size(of_nets(LeNet=(200, 100), AlexNet=(100, 100)), FOUR_ROWS, 1, SMOKE),
     "machine": Size(
-        of_nets(LeNet=8_000, AlexNet=8_000, ResNet50=1_000, ResNet101=500),
+        of_nets(LeNet=(8_000, 1_000), AlexNet=(8_000, 1_000), ResNet50=(400, 200), ResNet101=(200, 200)),
         FOUR_ROWS,
         1,
-        short_run(None, 1_000, 3, 10, batch_size=64),
+        short_run(None, None, 3, 10, batch_size=64),
     ),
-    "paper": Size(of_nets(LeNet=None, AlexNet=None, ResNet50=None, ResNet101=None), ARCHITECTURE_ROWS, 5, PAPER),
+    "paper": Size(of_nets(LeNet=ALL, AlexNet=ALL, ResNet50=ALL, ResNet101=ALL), ARCHITECTURE_ROWS, 5, PAPER),
 }
 
 
@@ -136,17 +140,20 @@ def reduced(sizes: dict[Scale, Size], scale: Scale) -> str:
         return ""
     size, full = sizes[scale], sizes["paper"]
     common = size.common
-    counts = {name: decided.get("train", common["train"]) for name, decided in size.settings.items()}
-    texts = {name: "all" if count is None else f"{count:,}" for name, count in counts.items()}
-    trained = ", ".join(f"{text} training images for {name}" for name, text in texts.items())
+    images = "; ".join(
+        f"{name}: {_count(one['train'])} training and {_count(one['test'])} test images"
+        for name, one in ((name, {**common, **decided}) for name, decided in size.settings.items())
+    )
     left_out = len(full.rows) - len(size.rows)
     return (
-        f"{trained}; {common['epochs']} epochs of {full.common['epochs']:,}, batches of {common['batch_size']}, "
-        f"{common['test']:,} test images, {common['draws']} draws of {full.common['draws']}, no augmentation, "
-        f"replicates: {size.replicates}"
-        + (f"; {left_out} rows left out" if left_out else "")
-        + f"; {our_training(common)}"
+        f"{images}; {common['epochs']} epochs of {full.common['epochs']:,}, batches of {common['batch_size']}, "
+        f"{common['draws']} draws of {full.common['draws']}, no augmentation, "
+        f"replicates: {size.replicates}{f'; {left_out} rows left out' if left_out else ''}; {our_training(common)}"
     )
+
+
+def _count(images: int | None) -> str:
+    return "all" if images is None else f"{images:,}"
 
 
 def _artefact(name: str, title: str, sizes: dict[Scale, Size], data: tuple[str, ...]) -> Artefact:
