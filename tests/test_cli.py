@@ -57,6 +57,24 @@ def test_bad_input_is_one_line_and_exit_code_2(tmp_path: Path) -> None:
         assert done.error.count("\n") == 1
 
 
+@pytest.mark.parametrize(
+    ("arguments", "command_used"),
+    [
+        (["fit", "--colour"], "r2d2net fit"),
+        (["data", "list", "--colour"], "r2d2net data list"),
+        (["data", "lists"], "r2d2net data"),
+        (["predict"], "r2d2net predict"),
+        (["demo", "--seed", "-1"], "r2d2net demo"),
+        (["prior"], "r2d2net"),
+        (["--colour"], "r2d2net"),
+    ],
+)
+def test_wrong_usage_points_to_the_help_of_the_command_used(arguments: list[str], command_used: str) -> None:
+    done = command(*arguments)
+    assert done.code == 2
+    assert done.error.endswith(f"; see `{command_used} --help`\n"), done.error
+
+
 def test_child_process_ends_the_same_way() -> None:
     for arguments, code, text in ((["--version"], 0, "r2d2net "), (["prior"], 2, "error: ")):
         child = [sys.executable, "-c", "from r2d2net.cli import main; main()", *arguments]

@@ -16,6 +16,8 @@ from typer.main import get_command
 
 import r2d2net
 from r2d2net.cli import app
+from r2d2net.estimators.choices import PRIORS
+from r2d2net.inference import ALGORITHMS
 from r2d2net.report.drawing import name_of
 from r2d2net.report.results import read_folder
 from r2d2net.report.standing import standings
@@ -54,6 +56,15 @@ def test_command_line_page_knows_every_option(command: str) -> None:
     options = {name for p in get_command(app).commands[command].params for name in p.opts if name.startswith("--")}
     assert f"r2d2net {command} " in text
     assert options - {"--help"} <= set(re.findall(r"--[a-z-]+", text))
+
+
+def test_estimators_page_knows_every_algorithm_and_prior() -> None:
+    text = (ROOT / "docs" / "estimators.md").read_text(encoding="utf-8")
+    rows = {name: re.search(rf"^\| `{name}` \|.*", text, flags=re.MULTILINE) for name in ("algorithm", "prior")}
+    known = {"algorithm": {name.lower() for name in ALGORITHMS}, "prior": {*PRIORS, "auto"}}
+    for name, row in rows.items():
+        assert row is not None
+        assert set(re.findall(r'`"([\w+-]+)"`', row[0])) == known[name]
 
 
 def test_command_line_page_knows_no_other_option() -> None:

@@ -10,7 +10,7 @@ from torch import nn
 import r2d2net as rn
 from architectures import ZOO, Case, Recurrent, Residual, Tied, mlp
 from prior_cases import CASES
-from r2d2net.inference import CAVI, SVGI
+from r2d2net.inference import CAVI, SVGI, DeepEnsemble
 from r2d2net.priors import R2D2, Gaussian, Horseshoe
 
 ZOO_CASES = pytest.mark.parametrize("case", ZOO, ids=lambda case: case.name)
@@ -113,9 +113,66 @@ def test_all_but_the_last_layer_deterministic(deterministic):
     assert not torch.equal(posterior.state.fixed, start)  # they are trained, only not random
 
 
+# --- frozen parameters
+
+
+def half_frozen(net=mlp):
+    network = net()
+    next(network.children()).requires_grad_(False)
+    return network
+
+
+FIXED_METHODS = ["svgi", "cavi", "map", "mcdropout", "deepensemble", "sgld", "sghmc", "hmc"]
+
+
+@pytest.mark.parametrize("algorithm", FIXED_METHODS)
+def test_parameters_that_require_no_gradient_keep_their_values(algorithm, tmp_path):
+    case, net = ZOO[0], half_frozen()
+    model = rn.BayesianModel(net, Gaussian())
+    assert repr(model) == "BayesianModel(5 Bayesian and 0 deterministic parameters, 16 frozen)"
+    own = {name: value.clone() for name, value in net[0].state_dict(prefix="0.").items()}
+    if algorithm == "hmc":
+        pytest.importorskip("pyro")
+    method = {"deepensemble": DeepEnsemble(members=2)}.get(algorithm, algorithm)
+    posterior = rn.fit(model, (case.x, case.y), method, epochs=6, jobs=1, verbose=False)
+    draws = list(posterior.state_dicts(3, seed=0))
+    assert all(torch.equal(drawn[name], value) for drawn in draws for name, value in own.items())
+    assert algorithm == "map" or any(not torch.equal(drawn["2.weight"], draws[0]["2.weight"]) for drawn in draws)
+    posterior.save(tmp_path)
+    again = rn.load(tmp_path, mlp())  # other values, nothing frozen: the file has it all
+    assert again.model.frozen == ("0.weight", "0.bias")
+    assert torch.equal(again.predict(case.x).samples, posterior.predict(case.x).samples)
+
+
+def test_what_is_frozen_can_be_said():
+    assert rn.BayesianModel(half_frozen(), frozen=()).frozen == ()
+    model = rn.BayesianModel(mlp(), frozen="*.bias", deterministic=["0.*"])
+    assert model.frozen == ("0.bias", "2.bias")
+    assert [slot.name for slot in (*model.bayesian, *model.fixed)] == ["2.weight", "0.weight"]
+    assert model.with_prior(Gaussian()).frozen == model.frozen
+    tied = ZOO[5].net()
+    tied.embedding.requires_grad_(False)
+    posterior = rn.fit(
+        rn.BayesianModel(tied, likelihood=ZOO[5].likelihood), (ZOO[5].x, ZOO[5].y), epochs=2, verbose=False
+    )
+    drawn = next(posterior.state_dicts(1))
+    assert torch.equal(drawn["decoder.weight"], tied.embedding.weight)
+    assert torch.equal(drawn["embedding.weight"], tied.embedding.weight)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_networks_in_half_precision_are_one_clear_line(dtype):
+    with pytest.raises(rn.ParameterError, match=rf"^net has '0.weight' as {dtype}, .*: give net.float\(\)$"):
+        rn.BayesianModel(mlp().to(dtype))
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
+        ({"net": mlp().requires_grad_(False)}, ["every parameter of net is frozen", "frozen=()"]),
+        ({"frozen": "*"}, ["every parameter of net is frozen"]),
+        ({"frozen": ["head.*"]}, ["'head.*'", "0.weight, 0.bias, 2.weight, 2.bias"]),
+        ({"prior": {"0.*": R2D2(), "2.*": R2D2()}, "frozen": "0.*"}, ["'0.*'", "frozen parameters alone (0.weight)"]),
         ({"prior": {"haed.*": R2D2()}}, ["'haed.*'", "0.weight, 0.bias, 2.weight, 2.bias"]),
         ({"deterministic": ["nothing"]}, ["'nothing'", "0.weight"]),
         ({"prior": {"*": None}}, ["every parameter deterministic"]),

@@ -35,6 +35,9 @@ def test_a_generator_takes_the_place_of_the_seed(fitted):
     given = fitted.predict(X, draws=3, generator=torch.Generator().manual_seed(9)).samples
     assert torch.equal(given, fitted.predict(X, draws=3, seed=9).samples)
     assert not torch.equal(fitted.sample(2), fitted.sample(2))  # no seed: fresh draws
+    for bad in (True, "nine", 1.5):
+        with pytest.raises(rn.ParameterError, match=r"^seed=.* is out of range: use a whole number$"):
+            fitted.predict(X, draws=3, seed=bad)
 
 
 def test_the_mean_network_has_no_epistemic_uncertainty(fitted):

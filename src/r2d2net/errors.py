@@ -43,6 +43,18 @@ def require(condition: bool, argument: str, value: object, fix: str) -> None:
         raise ParameterError(f"{argument}={value} is out of range: {fix}")
 
 
+def require_seed(seed: object) -> None:
+    """Raise a one-line `ParameterError` unless ``seed`` is a whole number.
+
+    >>> require_seed(-3)
+    >>> require_seed(True)
+    Traceback (most recent call last):
+    ...
+    r2d2net.errors.ParameterError: seed=True is out of range: use a whole number
+    """
+    require(isinstance(seed, Integral) and not isinstance(seed, bool), "seed", repr(seed), "use a whole number")
+
+
 def require_whole(argument: str, value: object, least: int = 1) -> None:
     """Raise a one-line `ParameterError` unless ``value`` is a whole number from ``least``.
 

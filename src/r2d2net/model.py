@@ -31,6 +31,7 @@ NORMALIZATION = (
     nn.GroupNorm,
     nn.RMSNorm,
 )
+DTYPES = (torch.float32, torch.float64)
 NEUTRAL = (nn.Flatten, nn.Unflatten, nn.Identity, nn.Dropout)  # layers that leave a linear network linear
 
 
@@ -59,7 +60,9 @@ class BayesianModel:
         likelihood: How outputs meet targets.
         bias: Prior of the remaining parameters outside normalisation layers; None leaves them deterministic.
         norm: Prior of normalisation layers' parameters; deterministic by default.
-        deterministic: Patterns of parameters that stay deterministic whatever the rest says.
+        deterministic: Patterns of parameters that are deterministic whatever the rest says; they are trained.
+        frozen: Patterns of parameters that are neither Bayesian nor trained but keep the network's own values, whatever
+            the rest says. By default those that do not require a gradient (``requires_grad=False``); () freezes none.
 
     Example:
         >>> net = nn.Sequential(nn.Linear(3, 5), nn.ReLU(), nn.Linear(5, 1))
@@ -76,18 +79,24 @@ class BayesianModel:
         bias: AnyPrior | None = Gaussian(1.0),  # noqa: B008 (priors are immutable)
         norm: AnyPrior | None = None,
         deterministic: Sequence[str] = (),
+        frozen: Sequence[str] | None = None,
     ) -> None:
         self.likelihood = GaussianLikelihood() if likelihood is None else likelihood
         if not isinstance(self.likelihood, Likelihood):
             raise ParameterError(f"likelihood={likelihood!r} is no likelihood: use one of r2d2net.likelihoods")
+        require_module(net)
         lazy = [name for name, parameter in net.named_parameters() if nn.parameter.is_lazy(parameter)]
         if lazy:
             raise ParameterError(f"net has parameters without a shape ({lazy[0]}): run it once on data first")
         self.net = copy.deepcopy(net)
-        self.net.requires_grad_(False)
-        parameters = dict(self.net.named_parameters())
-        if not parameters:
+        every = dict(self.net.named_parameters())
+        if not every:
             raise ParameterError("net has no parameters: there is nothing to learn")
+        self.frozen = _frozen(every, frozen)
+        self.net.requires_grad_(False)
+        parameters = {name: parameter for name, parameter in every.items() if name not in self.frozen}
+        _require_learnable(parameters)
+        _require_unfrozen(prior, every, self.frozen)
         priors = _assign(self.net, parameters, R2D2() if prior is None else prior, bias, norm, deterministic)
         self.bayesian = _slots({n: p for n, p in parameters.items() if priors[n] is not None}, priors)
         self.fixed = _slots({n: p for n, p in parameters.items() if priors[n] is None}, priors)
@@ -98,15 +107,17 @@ class BayesianModel:
         self._aliases = _aliases(self.net)
 
     def __repr__(self) -> str:
-        return f"BayesianModel({self.size} Bayesian and {self.fixed_size} deterministic parameters)"
+        count = sum(self.net.get_parameter(name).numel() for name in self.frozen)
+        kinds = f"{self.size} Bayesian and {self.fixed_size} deterministic parameters"
+        return f"BayesianModel({kinds}, {count} frozen)" if count else f"BayesianModel({kinds})"
 
     @property
     def device(self) -> torch.device:
-        return next(self.net.parameters()).device
+        return self.net.get_parameter(self.bayesian[0].name).device
 
     @property
     def dtype(self) -> torch.dtype:
-        return next(self.net.parameters()).dtype
+        return self.net.get_parameter(self.bayesian[0].name).dtype
 
     @property
     def is_linear(self) -> bool:
@@ -188,8 +199,12 @@ class BayesianModel:
         return mean, fixed
 
     def buffers(self) -> Tensors:
-        """Copies of the module's buffers (running statistics), which training carries in its state."""
-        return {name: buffer.detach().clone() for name, buffer in self.net.named_buffers()}
+        """Copies of the module's buffers (running statistics), which training carries in its state.
+
+        Frozen parameters are among them: like buffers they belong to the network, are saved with it, and not learnt.
+        """
+        frozen = {name: self.net.get_parameter(name) for name in self.frozen}
+        return {name: tensor.detach().clone() for name, tensor in {**dict(self.net.named_buffers()), **frozen}.items()}
 
     def parameters(self, weights: Tensor, fixed: Tensor) -> Tensors:
         """Named views of one draw, ready for the module."""
@@ -222,6 +237,12 @@ class BayesianModel:
         }
 
 
+def require_module(net: object) -> None:
+    """Refuse what is no network."""
+    if not isinstance(net, nn.Module):
+        raise ParameterError(f"net is a {type(net).__name__}: give a torch.nn.Module")
+
+
 @contextmanager
 def refusing_inputs(x: Any) -> Iterator[None]:
     """Turn whatever a network raises at inputs that it does not take into one line."""
@@ -234,6 +255,42 @@ def refusing_inputs(x: Any) -> Iterator[None]:
         seen = " and ".join(f"{tuple(part.shape)} {part.dtype}" for part in parts)
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise DataError(f"net does not take x of shape {seen}: {reason}") from error
+
+
+def _frozen(parameters: Mapping[str, nn.Parameter], patterns: Sequence[str] | None) -> tuple[str, ...]:
+    """Names of the parameters that keep their values."""
+    if patterns is None:
+        return tuple(name for name, parameter in parameters.items() if not parameter.requires_grad)
+    patterns = (patterns,) if isinstance(patterns, str) else patterns
+    _require_matches(patterns, parameters)
+    return tuple(name for name in parameters if any(fnmatchcase(name, pattern) for pattern in patterns))
+
+
+def _require_learnable(parameters: Mapping[str, nn.Parameter]) -> None:
+    if not parameters:
+        raise ParameterError("every parameter of net is frozen: set requires_grad=True on some, or give frozen=()")
+    for name, parameter in parameters.items():
+        if parameter.dtype not in DTYPES:
+            needed = "and float32 or float64 is needed: give net.float()"
+            raise ParameterError(f"net has {name!r} as {parameter.dtype}, {needed}")
+
+
+def _require_unfrozen(prior: object, every: Mapping[str, Tensor], frozen: Sequence[str]) -> None:
+    """Refuse patterns that give a prior to frozen parameters alone."""
+    for pattern in [pattern for pattern, one in prior.items() if one is not None] if isinstance(prior, Mapping) else []:
+        names = [name for name in every if fnmatchcase(name, pattern)]
+        if names and all(name in frozen for name in names):
+            raise ParameterError(
+                f"pattern {pattern!r} gives a prior to frozen parameters alone ({names[0]}): set requires_grad=True on "
+                "them, or give frozen=()"
+            )
+
+
+def _require_matches(patterns: Sequence[str], parameters: Mapping[str, Tensor]) -> None:
+    for pattern in patterns:
+        if not any(fnmatchcase(name, pattern) for name in parameters):
+            names = ", ".join(parameters)
+            raise ParameterError(f"pattern {pattern!r} matches no parameter: the parameters are {names}")
 
 
 def _assign(
@@ -249,10 +306,7 @@ def _assign(
         if not (value is None or isinstance(value, ScaleMixturePrior)):
             raise ParameterError(f"prior={value!r} is no prior: use one of r2d2net.priors, or None")
     deterministic = (deterministic,) if isinstance(deterministic, str) else deterministic
-    for pattern in (*patterns, *deterministic):
-        if not any(fnmatchcase(name, pattern) for name in parameters):
-            names = ", ".join(parameters)
-            raise ParameterError(f"pattern {pattern!r} matches no parameter: the parameters are {names}")
+    _require_matches((*patterns, *deterministic), dict(net.named_parameters()))
     normal = _norm_names(net)
     assigned: dict[str, AnyPrior | None] = {}
     for name, parameter in parameters.items():

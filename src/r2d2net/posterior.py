@@ -19,14 +19,14 @@ import torch
 from torch import Tensor, nn
 
 from r2d2net import checkpoint
-from r2d2net.errors import CheckpointError, DataError, ParameterError, require, require_whole
+from r2d2net.errors import CheckpointError, DataError, ParameterError, require, require_seed, require_whole
 from r2d2net.forward_draws import forward_draws
 from r2d2net.inference.base import Draws, Running
 from r2d2net.likelihoods.base import Noise
-from r2d2net.model import BayesianModel, Tensors, refusing_inputs
+from r2d2net.model import BayesianModel, Tensors, refusing_inputs, require_module
 from r2d2net.prediction import Classification, Counts, Prediction, Regression
 from r2d2net.provenance import provenance
-from r2d2net.specification import method_from, model_from, require_same_network
+from r2d2net.specification import method_from, model_from, reading, require_same_network
 from r2d2net.units import Units
 
 FILE, INTERRUPTED = "posterior.safetensors", "checkpoint.safetensors"
@@ -193,7 +193,11 @@ class Posterior:
         if generator is not None:
             return generator
         source = torch.Generator(self.model.device)
-        source.manual_seed(seed) if seed is not None else source.seed()
+        if seed is None:
+            source.seed()
+        else:
+            require_seed(seed)
+            source.manual_seed(int(seed))
         return source
 
 
@@ -214,14 +218,16 @@ def load(folder: str | Path, net: nn.Module, *, mmap: bool = False) -> Posterior
     path = Path(folder) / FILE
     if not path.exists() and (Path(folder) / INTERRUPTED).exists():
         raise CheckpointError(f"{folder} holds an interrupted run: finish it by fit(..., resume={str(folder)!r})")
-    tensors, header = checkpoint.read(path, mmap=mmap)
-    settings = header["settings"]
-    model = model_from(net, settings["model"])
-    running = method_from(settings["algorithm"]).reader(
-        model, n=settings["n"], steps=settings["epochs"] * settings["batches"]
-    )
-    posterior = restored(running, tensors, header)
-    require_same_network(model, settings["network"], folder)
+    require_module(net)
+    with reading(path):
+        tensors, header = checkpoint.read(path, mmap=mmap)
+        settings = header["settings"]
+        model = model_from(net, settings["model"])
+        running = method_from(settings["algorithm"]).reader(
+            model, n=settings["n"], steps=settings["epochs"] * settings["batches"]
+        )
+        posterior = restored(running, tensors, header)
+        require_same_network(model, settings["network"], folder)
     return posterior
 
 

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import zip_longest
+from pathlib import Path
 from typing import Any
 
 from r2d2net import inference, likelihoods, priors
@@ -12,6 +15,17 @@ from r2d2net.errors import CheckpointError
 from r2d2net.model import AnyPrior, BayesianModel
 
 Specification = dict[str, Any]
+
+
+@contextmanager
+def reading(path: Path) -> Iterator[None]:
+    """What a file that came over whole lacks, or has in another form, as one line that names the file."""
+    try:
+        yield
+    except KeyError as error:
+        raise CheckpointError(f"{path} lacks {error.args[0]!r}, which a saved run has: fit again") from error
+    except (TypeError, AttributeError) as error:
+        raise CheckpointError(f"{path} is no saved run of this version of r2d2net ({error}): fit again") from error
 
 
 def describe(thing: Any) -> Specification:
@@ -52,13 +66,18 @@ def describe_model(model: BayesianModel) -> Specification:
         slot.name: {"shape": list(slot.shape), "prior": None if slot.prior is None else describe(slot.prior)}
         for slot in (*model.bayesian, *model.fixed)
     }
-    return {"parameters": parameters, "likelihood": describe(model.likelihood)}
+    described = {"parameters": parameters, "likelihood": describe(model.likelihood)}
+    return {**described, "frozen": list(model.frozen)} if model.frozen else described
 
 
 def model_from(net: Any, specification: Specification) -> BayesianModel:
     """The model around a network of the same architecture; anything that differs is one clear error."""
     expected = {name: tuple(entry["shape"]) for name, entry in specification["parameters"].items()}
-    found = {name: tuple(parameter.shape) for name, parameter in net.named_parameters()}
+    frozen = specification.get("frozen", [])  # their shapes are those of saved tensors
+    found = {name: tuple(parameter.shape) for name, parameter in net.named_parameters() if name not in frozen}
+    missing = sorted(set(frozen) - {name for name, _ in net.named_parameters()})
+    if missing:
+        raise CheckpointError(f"net does not fit the saved run: it has no parameter {missing[0]!r}, frozen there")
     for name in sorted(expected.keys() | found.keys()):
         if expected.get(name) != found.get(name):
             raise CheckpointError(
@@ -69,11 +88,17 @@ def model_from(net: Any, specification: Specification) -> BayesianModel:
         name: None if entry["prior"] is None else prior_from(entry["prior"])
         for name, entry in specification["parameters"].items()
     }
-    escaped = {re.sub(r"([*?[])", r"[\1]", name): prior for name, prior in assigned.items()}
-    model = BayesianModel(net, escaped, likelihood_from(specification["likelihood"]))
+    escaped = {_escaped(name): prior for name, prior in assigned.items()}
+    likelihood = likelihood_from(specification["likelihood"])
+    model = BayesianModel(net, escaped, likelihood, frozen=[_escaped(name) for name in frozen])
     if [slot.name for slot in (*model.bayesian, *model.fixed)] != list(expected):
         raise CheckpointError(f"net does not fit the saved run: its parameters are not in the order {list(expected)}")
     return model
+
+
+def _escaped(name: str) -> str:
+    """A pattern that matches this name alone."""
+    return re.sub(r"([*?[])", r"[\1]", name)
 
 
 def _build(module: Any, name: str, arguments: dict[str, Any]) -> Any:

@@ -286,7 +286,7 @@ class PaperOrder(_Faulty):
 
     def _t_conditional(self, square: Tensor, scales: R2D2Scales) -> tuple[Tensor, Tensor, float]:
         chi, rho, _ = super()._t_conditional(square, scales)
-        p = square.shape[-1]
+        p = 5  # weights of a layer in `geweke`
         return chi, rho, p * self.a_pi - p / 2
 
 

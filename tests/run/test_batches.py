@@ -1,9 +1,11 @@
 """Data in every form become the same batches, in an order that (seed, epoch) decides."""
 
+from contextlib import nullcontext
+
 import numpy as np
 import pytest
 import torch
-from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
+from torch.utils.data import BatchSampler, DataLoader, Dataset, IterableDataset, SequentialSampler, TensorDataset
 
 from r2d2net.errors import DataError, ParameterError
 from r2d2net.run.batches import (
@@ -12,6 +14,7 @@ from r2d2net.run.batches import (
     TensorBatches,
     as_arrays,
     default_batch_size,
+    joined,
     mix,
     permutation,
     rows_of,
@@ -43,6 +46,11 @@ class Augmented(Dataset):
 
     def __getitem__(self, index):
         return torch.rand(2), torch.tensor(float(index))
+
+
+def whole_batches(size=4, *, drop_last=False):
+    """For loaders whose dataset gives many rows at once, as that of images does."""
+    return BatchSampler(SequentialSampler(Y), size, drop_last)
 
 
 def kinds():
@@ -106,6 +114,57 @@ def test_a_stream_is_cut_into_epochs_of_n_rows():
     assert len(rows(batches, 0)) == 3
     with pytest.raises(ParameterError, match="batch_size=None"):
         LoaderBatches(DataLoader(Stream(), batch_size=None), 10, 0, arrays).per_epoch()
+
+
+@pytest.mark.parametrize(
+    ("data", "options", "n", "warns"),
+    [
+        (Stream(10), {}, 10, False),
+        (Stream(10), {}, 11, True),  # fewer rows than said
+        (Stream(10), {}, 1000, True),
+        (Stream(), {}, 10, False),  # without end: three batches of four
+        (Stream(10), {"drop_last": True}, 10, False),  # nothing wrong with two rows that were left out
+        (Stream(10), {"drop_last": True}, 12, True),
+        (TensorDataset(X, Y), {}, 10, False),
+        (TensorDataset(X, Y), {"sampler": whole_batches(drop_last=True), "batch_size": None}, 10, False),
+        (TensorDataset(X, Y), {"sampler": whole_batches(drop_last=True), "batch_size": None}, 15, True),
+        (TensorDataset(X, Y), {}, 5, True),
+        (TensorDataset(X, Y), {}, 50, True),
+    ],
+)
+def test_a_wrong_number_of_rows_is_told_once_at_the_end_of_the_first_epoch(data, options, n, warns):
+    batches = LoaderBatches(DataLoader(data, **{"batch_size": 4, **options}), n, 0, arrays)
+    stream = batches.epoch(0)
+    message = rf"^n={n}, and the first epoch had \d+ rows: give n=<number of training rows>, [^\n]*$"
+    with pytest.warns(UserWarning, match=message) if warns else nullcontext():
+        list(stream)
+    list(batches.epoch(1))  # warnings are errors here
+    list(batches.epoch(0, skip=1))
+
+
+@pytest.mark.parametrize("skip", [0, 1])
+@pytest.mark.parametrize(("size", "found"), [(3, [3, 3, 4]), (4, [4, 4, 2]), (9, [10]), (16, [10])])
+def test_a_last_batch_of_one_row_joins_the_one_before(size, found, skip):
+    """Every row is there once, and the number of batches is known before."""
+    loaders = DataLoader(TensorDataset(X, Y), batch_size=size), DataLoader(Stream(10), batch_size=size)
+    by_items = DataLoader(TensorDataset(X, Y), sampler=whole_batches(size), batch_size=None)
+    for loader in (*loaders, by_items):
+        batches = LoaderBatches(loader, 10, 0, arrays, joins=True)
+        assert batches.per_epoch() == len(found)
+        assert [len(y) for y in rows(batches, 0, skip)] == found[skip:]
+        for x, y in batches.epoch(0):
+            assert torch.equal(x[:, 0], 2 * y)
+        assert [row for batch in rows(batches, 0) for row in batch] == Y.tolist()
+    dropping = LoaderBatches(DataLoader(TensorDataset(X, Y), batch_size=3, drop_last=True), 9, 0, arrays, joins=True)
+    assert [len(y) for y in rows(dropping, 0)] == [3, 3, 3]
+
+
+def test_single_rows_of_several_inputs_join_too():
+    parts = [((X[:2], Y[:2]), Y[:2]), ((X[2:3], Y[2:3]), Y[2:3]), ((X[3:4], Y[3:4]), Y[3:4]), ((X[4:], Y[4:]), Y[4:])]
+    first, second = joined(parts)
+    assert torch.equal(first[0][0], X[:4])
+    assert torch.equal(first[0][1], first[1])
+    assert torch.equal(second[1], Y[4:])
 
 
 def test_mix_tells_seeds_and_parts_apart():

@@ -1,5 +1,6 @@
 """Saved runs: nothing is lost on the way, and whatever is wrong with a file is one clear error."""
 
+import copy
 import errno
 import os
 import pickle
@@ -267,6 +268,63 @@ def test_what_is_not_a_saved_posterior(tmp_path):
     own = Posterior(posterior.running, posterior.state, posterior.units, flat_target=True)
     with pytest.raises(ParameterError, match="has no settings"):
         own.save(tmp_path)
+
+
+SAVED = ["settings", "history", "candidates", "settings/model", "settings/algorithm", "settings/n", "settings/network"]
+SAVED += ["settings/model/likelihood", "settings/algorithm/type", "settings/epochs", "settings/flat_target"]
+
+
+def spoilt(header, name, how):
+    """The header without an entry, or with a number in its place."""
+    header = copy.deepcopy(header)
+    *way, last = name.split("/")
+    place = header
+    for step in way:
+        place = place[step]
+    if how == "lacks":
+        del place[last]
+    else:
+        place[last] = 3
+    return header
+
+
+def test_a_whole_file_with_an_incomplete_header_is_one_clear_error(tmp_path):
+    model = rn.BayesianModel(network())
+    rn.fit(model, data(), checkpoint_to=tmp_path, **FAST)
+    path = tmp_path / "posterior.safetensors"
+    tensors, header = checkpoint.read(path)
+    for name in SAVED:
+        checkpoint.write(path, tensors, spoilt(header, name, "lacks"))
+        message = rf"^\S+ lacks '{name.split('/')[-1]}', which a saved run has: fit again$"
+        with pytest.raises(CheckpointError, match=message) as error:
+            rn.load(tmp_path, network())
+        assert is_one_line(error)
+    for name in ("settings", "settings/model"):
+        checkpoint.write(path, tensors, spoilt(header, name, "is a number"))
+        with pytest.raises(CheckpointError, match="is no saved run of this version of r2d2net") as error:
+            rn.load(tmp_path, network())
+        assert is_one_line(error)
+    checkpoint.write(path, {k: v for k, v in tensors.items() if k != "units/x_scale"}, header)
+    with pytest.raises(CheckpointError, match="lacks 'x_scale'"):
+        rn.load(tmp_path, network())
+    checkpoint.write(path, tensors, spoilt(header, "settings", "lacks"))
+    for several in ({}, {"restarts": 2, "jobs": 1}):
+        with pytest.raises(CheckpointError, match="lacks 'settings'"):
+            rn.fit(model, data(), resume=tmp_path, **FAST, **several)
+
+
+@pytest.mark.parametrize("several", [{}, {"restarts": 2, "jobs": 1}], ids=["one run", "several"])
+def test_a_whole_checkpoint_with_an_incomplete_header_is_one_clear_error(tmp_path, several):
+    checkpoint.write(tmp_path / "checkpoint.safetensors", {}, {})
+    with pytest.raises(CheckpointError, match=r"checkpoint.safetensors lacks 'settings'") as error:
+        rn.fit(rn.BayesianModel(network()), data(), resume=tmp_path, **FAST, **several)
+    assert is_one_line(error)
+
+
+def test_what_is_no_network():
+    for bad in (lambda: rn.BayesianModel("net"), lambda: rn.load("run", lambda x: x)):
+        with pytest.raises(ParameterError, match=r"^net is a (str|function): give a torch.nn.Module$"):
+            bad()
 
 
 def test_priors_and_arguments_that_this_version_does_not_know(tmp_path):

@@ -160,6 +160,46 @@ def test_every_likelihood_fits_and_is_validated(likelihood, outputs, y, data):
     assert score < best if likelihood.learns_noise else score == pytest.approx(best, rel=1e-6)
 
 
+# --- networks that one row cannot train
+
+
+def normed():
+    return nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.ReLU(), nn.Linear(4, 1)).double()
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_batch_norm_and_a_last_batch_of_one_row(stream):
+    class Stream(IterableDataset):
+        def __iter__(self):
+            return zip(X, Y, strict=True)
+
+    data = Stream() if stream else TensorDataset(X, Y)
+    for net, steps in ((normed(), 1), (mlp().double(), 2)):  # other networks take the row by itself
+        posterior = rn.fit(model(net=net), DataLoader(data, batch_size=59), n=60, epochs=1, verbose=False)
+        assert int(posterior.state.step) == steps
+
+
+@pytest.mark.parametrize(
+    ("data", "settings", "message"),
+    [
+        ((X, Y), {"batch_size": 1}, "batch_size=1: BatchNorm layers are trained by two rows or more in a batch; use"),
+        (TensorDataset(X, Y), {"batch_size": 1}, "batch_size=1: BatchNorm layers"),
+        (DataLoader(TensorDataset(X, Y)), {}, "batch_size=1: BatchNorm layers"),
+        ((X[:1], Y[:1]), {}, "the first batch has 1 row: BatchNorm layers are trained by two rows or more"),
+    ],
+)
+def test_batch_norm_and_batches_of_one_row(data, settings, message):
+    with pytest.raises((rn.ParameterError, rn.DataError), match=f"^{message}") as caught:
+        rn.fit(model(net=normed()), data, epochs=1, verbose=False, **settings)
+    assert "\n" not in str(caught.value)
+
+
+def test_batch_norm_over_the_pixels_of_one_image_is_fine():
+    net = nn.Sequential(nn.Conv2d(1, 2, 3), nn.BatchNorm2d(2), nn.Flatten(), nn.Linear(8, 1)).double()
+    x = torch.randn(3, 1, 4, 4, dtype=torch.float64)
+    assert int(fit((x, Y[:3]), model=lambda: model(net=net), batch_size=1, epochs=1).state.step) == 3
+
+
 # --- seeds
 
 
@@ -256,6 +296,13 @@ def test_bad_validation_data_are_refused_before_training(validation, message):
         ({"validation": 1.5}, "validation=1.5 is out of range: use a share between 0 and 1"),
         ({"validation": "some"}, "validation='some' is out of range"),
         ({"seed": None}, "seed=None is out of range"),
+        ({"seed": True}, "seed=True is out of range: use a whole number"),
+        ({"epochs": True}, "epochs=True is out of range"),
+        ({"batch_size": True}, "batch_size=True is out of range"),
+        ({"validation": True}, "validation=True is out of range"),
+        ({"data": TensorDataset(X, Y), "validation": True}, "validation=True is out of range"),
+        ({"checkpoint_every": True}, "checkpoint_every=True is out of range"),
+        ({"checkpoint_every": float("nan")}, "checkpoint_every=nan is out of range"),
         ({"restarts": 0}, "restarts=0 is out of range: use a whole number from 1"),
         ({"restarts": None}, "restarts=None is out of range"),
         ({"jobs": 0}, "jobs=0 is out of range: use a whole number from 1"),

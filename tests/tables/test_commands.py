@@ -39,6 +39,7 @@ def test_fit_writes_a_run_and_says_what_it_did(price_run):
     page = (folder / "report.html").read_text()
     assert page.count("data:image/png;base64,") == 3
     assert not re.search(r'(src|href)="(?!data:|#)', page)  # needs no other file
+    assert re.search(r"2024-01-\d\d to 2024-10-\d\d, mean 2024-0\d-\d\d, sd [\d.]+ days; .* 2024-0\d-\d\d<", page)
 
 
 def test_test_rows_are_those_of_the_file(price_run, tables):
@@ -216,7 +217,7 @@ def test_config_files_have_the_same_names_and_the_command_line_wins(tables, kind
     [
         (["--target", "cost"], "--target cost is no column of"),
         (["--target", "price", "--epochs", "0"], "--epochs 0 is out of range: use a whole number from 1"),
-        (["--target", "price", "--prior", "flat"], "--prior flat is out of range: use one of r2d2"),
+        (["--target", "price", "--prior", "flat"], "--prior flat is no choice: use one of r2d2"),
         (["--target", "price", "--hidden", "a"], "--hidden a is out of range: use widths such as 50,50"),
         (["--target", "price", "--hidden", "99999,99999"], "--hidden 99999,99999 makes"),
         (["--target", "price", "--test", "0.5", "--validation", "0.5"], "leave a tenth to train on"),

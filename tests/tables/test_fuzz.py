@@ -65,6 +65,8 @@ CHOICES = {
     "hidden": ["0", "2", "2,2", "", "-1", "1e3", "999999999", "a", "2,,2", "None", "0,0"],
     "categorical": ["a", "c,d", "zz", "", "y"],
     "ignore": ["a", "c,d", "zz", "", "y", "a,b,c,d"],
+    "decimal": [",", ".", "auto", "", "comma"],
+    "dates": ["day", "month", "year"],
 }
 WHOLE = ["epochs", "batch-size", "patience", "restarts", "draws", "seed"]
 SHARES = ["validation", "test", "level"]

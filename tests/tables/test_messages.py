@@ -4,14 +4,17 @@ import errno
 import io
 import json
 import re
+import zipfile
 
 import numpy as np
 import pandas as pd
 import pytest
 from rich.console import Console
 
+from r2d2net.errors import DivergenceError
 from r2d2net.estimators.choices import PRIORS
 from r2d2net.inference import ALGORITHMS
+from r2d2net.run.train import ADVICE
 from r2d2net.tables.checking import require_suitable
 from r2d2net.tables.settings import Settings
 from r2d2net.tables.task import Task
@@ -51,6 +54,9 @@ def test_fewer_than_99_training_rows_cannot_flag_and_say_so(data, tmp_path):
         assert pd.read_csv(tmp_path / "out.csv")["unlike"].all() == (not said)
         assert ("too few of them to tell by the distance" in ended.error) == said
         assert command("evaluate", run, tmp_path / "far.csv", "--json").json["unlike_expected"] == (0 if said else 0.01)
+        shown = command("evaluate", run, tmp_path / "far.csv").out
+        assert ("needs 99 training rows" in shown, "1% expected" in shown) == (said, not said)
+        assert "0% expected" not in shown
 
 
 @pytest.mark.parametrize(
@@ -175,6 +181,55 @@ def test_the_result_of_a_damaged_run_is_one_line(data, tmp_path):
     ended = command("fit", "--resume", run)
     assert ended.code == 2
     assert "the task of the run cannot be read" in ended.error
+
+
+def test_going_on_with_a_finished_run_writes_nothing_and_says_so(data, tmp_path):
+    run = tmp_path / "run"
+    ended = command("fit", data, "--target", "y", *QUICK, "--out", run)
+    assert re.search(rf"fitted in [\d.]+ s; wrote {run / 'report.html'}\n", ended.out)
+    ended = command("fit", "--resume", run)
+    assert ended.code == 0
+    assert "wrote" not in ended.out
+    assert f"s; it was finished already, and its report is {run / 'report.html'}\n" in ended.out
+
+
+@pytest.mark.parametrize("restarts", ["1", "2"])
+def test_divergence_is_met_with_options_that_there_are(data, tmp_path, monkeypatch, restarts):
+    def diverge(run, running, nll=0.0):
+        raise DivergenceError(f"training diverged at step 3; {ADVICE}")
+
+    monkeypatch.setattr("r2d2net.run.train._require_finite", diverge)
+    monkeypatch.setattr("r2d2net.run.candidates.joblib.cpu_count", lambda: 1)  # in this process
+    ended = command("fit", data, "--target", "y", *QUICK, "--restarts", restarts, "--quiet", "--out", tmp_path / "run")
+    assert ended.code == 1
+    assert "training diverged at step 3; use another --algorithm or --seed, a larger --batch-size" in ended.error
+    assert "lr" not in ended.error
+    options = command("fit", "--help").out
+    assert all(option in options for option in re.findall(r"--[\w-]+", ended.error))
+
+
+@pytest.mark.parametrize("name", ["book.xlsx", "book.csv"])
+def test_spreadsheets_are_refused_with_what_to_do(price_run, tmp_path, name):
+    with zipfile.ZipFile(tmp_path / name, "w") as book:
+        book.writestr("xl/workbook.xml", "<workbook/>")
+    message = f"error: {tmp_path / name} is a spreadsheet, and CSV or Parquet is read: save the sheet as CSV\n"
+    run, _ = price_run
+    for arguments in (
+        ["fit", tmp_path / name, "--target", "y", "--out", tmp_path / "run"],
+        ["predict", run, tmp_path / name],
+        ["evaluate", run, tmp_path / name],
+    ):
+        ended = command(*arguments)
+        assert (ended.code, ended.out, ended.error) == (2, "", message)
+
+
+def test_text_that_is_called_a_spreadsheet_and_zipped_text_are_read(data, tmp_path):
+    (tmp_path / "data.xls").write_bytes(data.read_bytes())
+    with zipfile.ZipFile(tmp_path / "data.zip", "w") as zipped:
+        zipped.write(data, "data.csv")
+    for name in ("data.xls", "data.zip"):
+        ended = command("fit", tmp_path / name, "--target", "y", *QUICK, "--out", tmp_path / f"run-{name}")
+        assert ended.code == 0, ended.error
 
 
 def test_inspect_takes_a_seed(data, tmp_path):

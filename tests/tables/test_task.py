@@ -120,3 +120,23 @@ def test_classes_of_few_rows_keep_some_to_train():
     assert held_out(y, 12, 0, by_class=True, stay=1).sum() == 12
     assert not held_out(y, 12, 0, by_class=True, stay=2).any()
     assert held_out(y, 9, 4, by_class=False, stay=2).sum() == 9
+
+
+@pytest.mark.parametrize("cells", [["2020-01-%02d", "2021-02-%02d"], ["%d/12/2020", "%d/1/2021"], ["%d Jan 2020"]])
+@pytest.mark.parametrize("told", ["auto", "regression"])
+def test_dates_are_no_target_unless_they_are_told_to_be_classes(cells, told):
+    column = pd.Series([cell % (1 + i) for cell in cells for i in range(20)] * 2, dtype=object)
+    fix = "write them as numbers, such as days since the first, or take each as a class by --task multiclass$"
+    with pytest.raises(DataError, match=f"--target y has dates such as {column[0]!r}: {fix}"):
+        detect_task(column, "y", told)
+    assert len(detect_task(column, "y", "multiclass").classes) == 20 * len(cells)
+
+
+def test_doubtful_targets_are_read_and_it_is_said(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_text("x;y\n" + "".join(f"{i * i % 97};{1 + i % 9},{100 + i}\n" for i in range(150)))
+    found = read_training_table(path, Settings(target="y", test=0))
+    assert found.y[1] == 2.101
+    said = "'1,100' is read as the number 1.1, as semicolons separate the fields; --decimal . reads 1100"
+    assert f"target y: {said}" in found.notes
+    assert read_training_table(path, Settings(target="y", test=0, decimal=".")).y[1] == 2101

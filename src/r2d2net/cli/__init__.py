@@ -217,7 +217,7 @@ def main() -> None:
         code = app(sys.argv[1:] or ["--help"], standalone_mode=False)
         sys.stdout.flush()
     except UsageError as error:
-        _fail(f"{error.format_message().rstrip('.')}; see `r2d2net --help`", 2)
+        _fail(f"{error.format_message().rstrip('.')}; see `{_path(error.ctx)} --help`", 2)
     except BrokenPipeError:  # whoever reads our output has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
@@ -231,6 +231,11 @@ def main() -> None:
     if code == INTERRUPTED:
         _fail("interrupted", 1)
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def _path(context: Any) -> str:
+    """The command that a context of click belongs to, as the user typed it."""
+    return "r2d2net" if context is None or context.parent is None else f"{_path(context.parent)} {context.info_name}"
 
 
 def is_full(error: BaseException | None) -> bool:

@@ -27,13 +27,14 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from r2d2net.distributions.select import where_negative
 from r2d2net.errors import ParameterError
 
 CPU_CHUNK = 1 << 15  # a chunk's working set stays in the cache, and its buffers are used again
 COMPILED_CHUNK = 1 << 17  # a fused proposal has no buffers
 GPU_CHUNK = 1 << 20
 LEAST_PRODUCT = 1e-300  # 1 / (chi rho) must stay a float64
-BUFFERS = 11
+BUFFERS = 10
 STRAGGLERS = 1 << 12
 
 
@@ -110,8 +111,9 @@ def propose(
     at = torch.mul(total, u, out=space[9])
     tail = torch.minimum(torch.mul(at, xi, out=xi), total.sub_(at).mul_(zeta), out=space[8])
     tail.clamp_(min=torch.finfo(tail.dtype).eps / 8, max=1)  # 1 throughout the middle
-    slope = torch.where(torch.lt(at, p), p, r.neg_(), out=space[10])
-    z = torch.sub(at, p, out=at).sub_(s)
+    z = torch.sub(at, p, out=at)
+    slope = where_negative(z, p, r.neg_())
+    z.sub_(s)
     torch.minimum(torch.maximum(z, s.neg_(), out=z), t, out=z)
     log_tail = torch.log(tail, out=space[3])
     z.addcmul_(slope, log_tail)
@@ -259,7 +261,7 @@ def _fill(
         c, r, n = (v[index].to(work) for v in (chi, rho, lam))
         order, points, reciprocal = shared if shared is not None else _order_setup(n)
         if work == torch.float64:
-            c, r = _representable(c, r, order)
+            c, r = representable(c, r, order)
         u, v = uniforms[0, :count], uniforms[1, :count]
         u.uniform_(generator=generator)
         v.uniform_(generator=generator)
@@ -287,7 +289,7 @@ def _fill(
         rejected = torch.cat(left)
 
 
-def _representable(chi: Tensor, rho: Tensor, order: Tensor) -> tuple[Tensor, Tensor]:
+def representable(chi: Tensor, rho: Tensor, order: Tensor) -> tuple[Tensor, Tensor]:
     """Near order 0 the hat reaches as far as log(1 / (chi rho)), which must stay a float64."""
     root = torch.sqrt(chi) * torch.sqrt(rho)
     lift = (math.sqrt(LEAST_PRODUCT) / root).clamp(min=1)

@@ -22,6 +22,7 @@ from torch.distributions.utils import broadcast_all
 from r2d2net.distributions.checks import require_nonnegative, require_positive
 from r2d2net.distributions.exponential_integral import scaled_expint
 from r2d2net.distributions.generalized_inverse_gaussian import GeneralizedInverseGaussian
+from r2d2net.distributions.select import where_negative
 
 CPU_CHUNK = 1 << 15
 
@@ -186,19 +187,22 @@ def sample_reciprocal(chi: Tensor, rho: Tensor, generator: torch.Generator | Non
     flat, chi_f = out.view(-1), chi.reshape(-1)
     rho_f = rho if rho.dim() == 0 else rho.expand(chi.shape).reshape(-1)
     chunk = CPU_CHUNK if chi.device.type == "cpu" else max(1, out.numel())
-    space = torch.empty(3, min(chunk, out.numel()), dtype=chi.dtype, device=chi.device)
+    normal = torch.empty(min(chunk, out.numel()), dtype=chi.dtype, device=chi.device)
     for start in range(0, out.numel(), chunk):
         x = flat[start : start + chunk]
         c, r = chi_f[start : start + chunk], rho_f if rho_f.dim() == 0 else rho_f[start : start + chunk]
-        t, n, root = space[:, : x.numel()].unbind()
-        torch.sqrt(c, out=t).mul_(torch.sqrt(r))
-        n.normal_(generator=generator).square_().mul_(0.5)
-        torch.add(n, t, alpha=2, out=root).mul_(n).sqrt_()
-        larger = root.add_(n).add_(t)
-        x.uniform_(generator=generator).mul_(torch.add(larger, t, out=n))
-        # log-free choice of the root: the smaller one is t^2 / b
-        smaller = torch.div(t, larger, out=n).mul_(t)
-        torch.where(x <= larger, larger, smaller, out=x)
-        x.div_(r)
+        n = normal[: x.numel()].normal_(generator=generator)
+        x.copy_(reciprocal_root(c, r, n, x.uniform_(generator=generator)))
     limits = torch.finfo(out.dtype)
     return out.clamp_(min=limits.tiny, max=limits.max)
+
+
+def reciprocal_root(chi: Tensor, rho: Tensor | float, n: Tensor, u: Tensor) -> Tensor:
+    """The draw of giG(chi, rho, 1/2) that a standard normal n, which is overwritten, and a uniform u make."""
+    t = torch.sqrt(chi).mul_(rho**0.5)
+    n.square_().mul_(0.5)
+    larger = torch.add(n, t, alpha=2).mul_(n).sqrt_().add_(n).add_(t)
+    excess = torch.add(larger, t, out=n).mul_(u).neg_().add_(larger)  # negative with probability t / (b + t)
+    # log-free choice of the root: the smaller one is t^2 / b
+    smaller = torch.div(t, larger).mul_(t)
+    return where_negative(excess, smaller, larger).div_(rho)

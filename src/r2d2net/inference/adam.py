@@ -6,8 +6,8 @@ of steps. Outside it, the step
 
     minimise  (mu - mu')^2 / (2 eta) + beta c mu^2 / 2     =>     mu = mu' / (1 + eta beta c)
 
-with Adam's own step size eta = lr / sqrt(v_hat + eps^2) is stable for every c and has the same fixed points. (Adam as
-published has sqrt(v_hat) + eps, the same but for a share of eps / sqrt(v_hat). A reciprocal root is cheaper.)
+with Adam's own step size eta = lr / sqrt(v_hat + eps^2) is stable for every c and has the same fixed points. (Adam
+has sqrt(v_hat) + eps, the same but for a share of eps / sqrt(v_hat); a reciprocal root is cheaper.)
 """
 
 from __future__ import annotations
@@ -28,36 +28,57 @@ class Moments(NamedTuple):
     second: Tensor
 
 
+class Step(NamedTuple):
+    """Which step it is, and how large. In compiled code tensors without dimensions: numbers would be compiled in."""
+
+    t: float | Tensor  # 1, 2, ...
+    lr: float | Tensor  # each entry moves by at most about this
+    first: float | Tensor  # 1 - beta1^t
+    second: float | Tensor  # sqrt(1 - beta2^t)
+
+    @classmethod
+    def at(cls, t: int, lr: float) -> Step:
+        """Step t = 1, 2, ... of this size."""
+        return cls(t, lr, 1 - BETA1**t, math.sqrt(1 - BETA2**t))
+
+
 def no_moments(like: Tensor) -> Moments:
     """Moments before the first step."""
     return Moments(torch.zeros_like(like), torch.zeros_like(like))
 
 
-def adam_step(
-    vector: Tensor,
-    gradient: Tensor,
-    moments: Moments,
-    t: int,
-    lr: float,
-    unit: Tensor | float = 1.0,
-    *,
-    precision: Tensor | None = None,
-    weight: float = 0.0,
-) -> None:
-    """Update ``vector`` and ``moments`` in place at step t = 1, 2, ...
+def adam_step(vector: Tensor, gradient: Tensor, moments: Moments, step: Step) -> None:
+    """Update ``vector`` and ``moments`` in place."""
+    t, lr, first, second = step
+    if isinstance(t, Tensor) or isinstance(lr, Tensor):
+        moments.first.lerp_(gradient, 1 - BETA1)
+        moments.second.mul_(BETA2).addcmul_(gradient, gradient, value=1 - BETA2)
+        vector.sub_(moments.first / (moments.second.sqrt() / second + EPSILON) * (lr / first))
+        return
+    torch._fused_adam_(  # the kernel of torch.optim.Adam(fused=True): one pass over memory
+        [vector],
+        [gradient],
+        [moments.first],
+        [moments.second],
+        [],
+        [torch.full((), t, dtype=torch.float32, device=vector.device)],
+        lr=lr,
+        beta1=BETA1,
+        beta2=BETA2,
+        weight_decay=0.0,
+        eps=EPSILON,
+        amsgrad=False,
+        maximize=False,
+    )
 
-    Each entry moves by at most about ``lr``, in units of its own or of the vector's. Where a precision is given, the
-    proximal step of weight * precision * vector^2 / 2 follows.
-    """
-    moments.first.lerp_(gradient, 1 - BETA1)
-    moments.second.mul_(BETA2).addcmul_(gradient, gradient, value=1 - BETA2)
-    correction = math.sqrt(1 - BETA2**t)
-    size = lr * correction
-    eta = torch.add(moments.second, (EPSILON * correction) ** 2).rsqrt_()  # in units of size
-    if isinstance(unit, Tensor):
-        eta.mul_(unit)
-    else:
-        size *= unit
-    vector.addcmul_(moments.first, eta, value=-size / (1 - BETA1**t))
-    if precision is not None:
-        vector.div_(eta.mul_(precision).mul_(size * weight).add_(1))
+
+def proximal_step(vector: Tensor, moments: Moments, step: Step, precision: Tensor, weight: float | Tensor) -> None:
+    """The step that weight * precision * vector^2 / 2 takes after Adam's, in place."""
+    size = step.lr * step.second * weight
+    eta = torch.add(moments.second, (EPSILON * step.second) ** 2).rsqrt_()  # in units of lr
+    vector.div_(add_product(eta.new_ones(()), eta, precision, size))
+
+
+def add_product(vector: Tensor, x: Tensor, y: Tensor, factor: float | Tensor) -> Tensor:
+    """vector + factor x y. Compiled code takes factors as tensors: numbers would be compiled in."""
+    return vector + x * y * factor if isinstance(factor, Tensor) else torch.addcmul(vector, x, y, value=factor)

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from r2d2net.errors import require
 from r2d2net.inference.variational import MeanField, Variational
-from r2d2net.model import BayesianModel, Slot
+from r2d2net.model import AnyPrior, BayesianModel
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,9 +29,17 @@ class CAVI(Variational):
 class CoordinateAscent(MeanField):
     """CAVI bound to a model."""
 
+    sweep_draws = False
+
     def refresh(
-        self, slot: Slot, scales: Any, drawn: Tensor, mean: Tensor, deviation: Tensor, generator: torch.Generator
+        self,
+        prior: AnyPrior,
+        scales: Any,
+        precision: Tensor,
+        drawn: Tensor,
+        mean: Tensor,
+        deviation: Tensor,
+        generator: torch.Generator,
     ) -> Any:
-        assert slot.prior is not None
-        second_moment = slot.of(mean).square() + slot.of(deviation).square()
-        return slot.prior.cavi(second_moment, scales).scales
+        second_moment = mean.square().addcmul_(deviation, deviation)
+        return prior.cavi_(second_moment, scales, precision, compiled=self.settings.compile)

@@ -18,8 +18,10 @@ import torch
 from torch import Tensor
 
 from r2d2net.errors import ParameterError, require, require_whole
+from r2d2net.inference.adam import Moments, Step, adam_step
 from r2d2net.inference.base import Method, Running, make_plain
-from r2d2net.model import BayesianModel, Slot
+from r2d2net.inference.pieces import Pieces
+from r2d2net.model import AnyPrior, BayesianModel, Slot
 from r2d2net.priors import Gaussian
 
 START_SWEEPS = 10  # refreshes of the scales at the start, so that they know the initial weights
@@ -87,6 +89,8 @@ class Descent(Running):
         self.step_unit, self.fixed_step_unit = self.unit, model.fixed_he_scale()
         if settings.step_unit == "one":
             self.step_unit, self.fixed_step_unit = torch.ones_like(self.unit), torch.ones_like(self.fixed_step_unit)
+        self.pieces = Pieces(model.bayesian, self.step_unit)
+        self.fixed_pieces = Pieces(model.fixed, self.fixed_step_unit)
 
     def default_lr(self) -> float:
         """The largest step size of a run of this length."""
@@ -135,16 +139,33 @@ class Descent(Running):
         """
         for slot in self.model.bayesian:
             assert slot.prior is not None
-            if not isinstance(slot.prior, Gaussian):
-                for _ in range(sweeps):
-                    scales[slot.name] = self.refresh(slot, scales[slot.name], drawn, mean, deviation, generator)
-            slot.of(precision).copy_(1 / slot.prior.variance(scales[slot.name]))
+            if isinstance(slot.prior, Gaussian):
+                slot.of(precision).fill_(slot.prior.scale**-2)
+                continue
+            for _ in range(sweeps):
+                about = slot.of(drawn), slot.of(mean), slot.of(deviation)
+                scales[slot.name] = self.refresh(slot.prior, scales[slot.name], slot.of(precision), *about, generator)
 
     @abstractmethod
     def refresh(
-        self, slot: Slot, scales: Any, drawn: Tensor, mean: Tensor, deviation: Tensor, generator: torch.Generator
+        self,
+        prior: AnyPrior,
+        scales: Any,
+        precision: Tensor,
+        drawn: Tensor,
+        mean: Tensor,
+        deviation: Tensor,
+        generator: torch.Generator,
     ) -> Any:
-        """One refresh of a parameter's scales."""
+        """One refresh of a parameter's scales, with 1 / v written to ``precision``."""
+
+    # --- steps
+
+    def step_fixed(self, fixed: Tensor, gradient: Tensor, moments: Moments, t: int, lr: float) -> None:
+        """Adam's step of the deterministic parameters."""
+        cut = self.fixed_pieces
+        for vector, g, first, second, unit in zip(*map(cut.of, (fixed, gradient, *moments)), cut.units, strict=True):
+            adam_step(vector, g, Moments(first, second), Step.at(t, lr * unit))
 
     # --- the likelihood's gradient
 
@@ -169,11 +190,15 @@ def leaves_of(slots: Sequence[Slot], vector: Tensor) -> list[Tensor]:
     return [slot.of(vector).detach().requires_grad_() for slot in slots]
 
 
-def flat_gradients(loss: Tensor, groups: Sequence[Sequence[Tensor]]) -> list[Tensor]:
-    """The loss's gradients in groups of leaves, one flat vector a group."""
+def gradients_of(loss: Tensor, groups: Sequence[Sequence[Tensor]]) -> list[list[Tensor]]:
+    """The loss's gradients in groups of leaves."""
     parts = iter(torch.autograd.grad(loss, list(chain(*groups)), materialize_grads=True))
-    nothing = loss.new_zeros(0)
-    return [torch.cat([nothing, *(next(parts).reshape(-1) for _ in group)]) for group in groups]
+    return [[next(parts) for _ in group] for group in groups]
+
+
+def flat(parts: Sequence[Tensor], like: Tensor) -> Tensor:
+    """One vector of tensors, of which there may be none."""
+    return torch.cat([like.new_zeros(0), *(part.reshape(-1) for part in parts)])
 
 
 def clip_gradients(gradients: list[Tensor], most: float) -> None:

@@ -42,7 +42,7 @@ from r2d2net.inference.descent import (
 )
 from r2d2net.inference.timetable import Timetable
 from r2d2net.likelihoods.base import Noise, Unit
-from r2d2net.model import BayesianModel, Slot, Tensors
+from r2d2net.model import AnyPrior, BayesianModel, Slot, Tensors
 from r2d2net.priors import Gaussian
 
 LARGEST_STEP = 0.1  # of runs of SHORT_RUN steps or fewer, in units of He's deviation
@@ -291,10 +291,16 @@ class Langevin(Descent):
                 slot.of(spread).zero_()
 
     def refresh(
-        self, slot: Slot, scales: Any, drawn: Tensor, mean: Tensor, deviation: Tensor, generator: torch.Generator
+        self,
+        prior: AnyPrior,
+        scales: Any,
+        precision: Tensor,
+        drawn: Tensor,
+        mean: Tensor,
+        deviation: Tensor,
+        generator: torch.Generator,
     ) -> Any:
-        assert slot.prior is not None
-        return slot.prior.gibbs(slot.of(drawn), scales, generator)
+        return prior.gibbs_(drawn, scales, precision, generator)
 
     # --- what the state says
 

@@ -28,7 +28,7 @@ from r2d2net.inference.base import Draws
 from r2d2net.inference.descent import Training, require_share
 from r2d2net.inference.layer_inputs import input_axes, plain_layers
 from r2d2net.inference.point import Point, PointState
-from r2d2net.model import BayesianModel, Slot, Tensors
+from r2d2net.model import BayesianModel, Tensors
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,12 +112,6 @@ class Dropout(Point):
             self._masks[key] = self._mask(self._generator, *shape)
         return x * self._masks[key].to(x.dtype), *others
 
-    def refresh(
-        self, slot: Slot, scales: Any, drawn: Tensor, mean: Tensor, deviation: Tensor, generator: torch.Generator
-    ) -> Any:
-        assert slot.prior is not None
-        return slot.prior.cavi(slot.of(mean).square() * slot.of(self.inflation), scales).scales
-
     def refresh_all(
         self,
         scales: dict[str, Any],
@@ -128,8 +122,9 @@ class Dropout(Point):
         generator: torch.Generator,
         sweeps: int = 1,
     ) -> None:
-        """The penalty's precision is that of E w^2 = M^2 E z^2 in terms of M."""
-        super().refresh_all(scales, precision, drawn, mean, deviation, generator, sweeps)
+        """The scales know E w^2 = M^2 E z^2, and the penalty's precision is that of it in terms of M."""
+        root = mean * self.inflation.sqrt()
+        super().refresh_all(scales, precision, drawn, root, deviation, generator, sweeps)
         precision.mul_(self.inflation)
 
     # --- what the state says

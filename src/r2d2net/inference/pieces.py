@@ -7,6 +7,7 @@ piece: there the launch of an operation costs more than its memory.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -21,39 +22,57 @@ class Pieces:
 
     Args:
         slots: The parameters.
-        unit: A number for each entry, which is constant within a slot.
+        unit: A number for each entry, which is constant within a slot, and within a piece then.
+        whole: Leave large slots whole: compiled code passes over them once.
     """
 
-    def __init__(self, slots: Sequence[Slot], unit: Tensor) -> None:
-        most = PIECE * torch.get_num_threads() if unit.device.type == "cpu" else max(1, unit.numel())
-        self.sizes = _cut([slot.stop - slot.start for slot in slots], most)
-        self.units = [_constant(piece) for piece in self.of(unit)]
+    def __init__(self, slots: Sequence[Slot], unit: Tensor, *, whole: bool = False) -> None:
+        small = PIECE * torch.get_num_threads() if unit.device.type == "cpu" else max(1, unit.numel())
+        constants = [float(unit[slot.start]) for slot in slots]
+        self.cuts = _cut([slot.stop - slot.start for slot in slots], constants, small, whole=whole)
+        self.sizes = [cut.size for cut in self.cuts]
+        self.units = [constants[cut.first] for cut in self.cuts]
 
     def of(self, vector: Tensor) -> tuple[Tensor, ...]:
         """Views of the pieces."""
-        return (vector,) if len(self.sizes) == 1 else vector.split(self.sizes)
+        return vector.split(self.sizes) if self.sizes else ()
+
+    def gathered(self, parts: Sequence[Tensor]) -> list[Tensor]:
+        """The pieces of the vector that the slots' tensors make up, without writing it out."""
+        flat = [part.reshape(-1) for part in parts]
+        return [
+            torch.cat(flat[cut.first : cut.last])
+            if cut.last - cut.first > 1
+            else flat[cut.first][cut.start : cut.start + cut.size]
+            for cut in self.cuts
+        ]
 
 
-def _cut(lengths: Sequence[int], most: int) -> list[int]:
-    """Sizes of pieces: small neighbours share one, large slots are cut by themselves.
+class Cut(NamedTuple):
+    """One piece: some whole slots, or ``size`` entries of a single one from ``start`` on."""
 
-    >>> _cut([3, 4, 25, 2], 10)
-    [7, 10, 10, 5, 2]
+    first: int
+    last: int  # the slot after the last one
+    start: int
+    size: int
+
+
+def _cut(lengths: Sequence[int], units: Sequence[float], small: int, *, whole: bool = False) -> list[Cut]:
+    """Small neighbours of the same unit share a piece, large slots are cut by themselves.
+
+    >>> [cut.size for cut in _cut([3, 4, 25, 2, 2], [1, 1, 1, 1, 2], 10)]
+    [7, 10, 10, 5, 2, 2]
+    >>> [cut.size for cut in _cut([3, 4, 25, 2, 2], [1, 1, 1, 1, 2], 10, whole=True)]
+    [7, 25, 2, 2]
     """
-    sizes: list[int] = []
+    cuts: list[Cut] = []
     room = 0
-    for length in lengths:
-        if length <= room:
-            sizes[-1] += length
+    for k, length in enumerate(lengths):
+        if length <= room and units[k] == units[k - 1]:
+            cuts[-1] = cuts[-1]._replace(last=k + 1, size=cuts[-1].size + length)
             room -= length
             continue
-        whole, rest = divmod(length, most)
-        sizes += [most] * whole + [rest] * (rest > 0)
-        room = most - length if length < most else 0
-    return sizes
-
-
-def _constant(unit: Tensor) -> Tensor | float:
-    """The number that a vector repeats, or the vector."""
-    first = float(unit[0])
-    return first if bool((unit == first).all()) else unit.clone()
+        step = max(1, length) if whole else small
+        cuts += [Cut(k, k + 1, start, min(step, length - start)) for start in range(0, length, step)]
+        room = max(0, small - length)
+    return cuts

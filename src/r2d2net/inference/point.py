@@ -16,11 +16,11 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from r2d2net.inference.adam import Moments, adam_step, no_moments
+from r2d2net.inference.adam import Moments, Step, adam_step, no_moments, proximal_step
 from r2d2net.inference.base import Batch, Draws, Info, require_priors
-from r2d2net.inference.descent import Descent, Training, clip_gradients, flat_gradients, leaves_of
+from r2d2net.inference.descent import Descent, Training, clip_gradients, flat, gradients_of, leaves_of
 from r2d2net.likelihoods.base import Noise, Unit
-from r2d2net.model import BayesianModel, Slot, Tensors
+from r2d2net.model import AnyPrior, BayesianModel, Tensors
 from r2d2net.priors import Gaussian, GeneralizedDoublePareto, SpikeSlab
 
 FINITE_MODE = (Gaussian, SpikeSlab, GeneralizedDoublePareto)  # priors whose density is finite at zero
@@ -69,10 +69,12 @@ class Point(Descent):
         noise = self.model.likelihood.observe(output, y, state.noise, self.noise_rate(len(y), t))
         if self.settings.clip is not None:
             clip_gradients([g_mean, g_fixed], self.settings.clip)
-        pull: dict[str, Any] = {"precision": state.precision, "weight": temperature / self.n}
-        adam_step(state.mean, g_mean, state.moments["mean"], t, lr, self.step_unit, **pull)
-        if state.fixed.numel():
-            adam_step(state.fixed, g_fixed, state.moments["fixed"], t, lr, self.fixed_step_unit)
+        vectors = state.mean, state.precision, g_mean, *state.moments["mean"]
+        for mean, precision, g, *moments, unit in zip(*map(self.pieces.of, vectors), self.pieces.units, strict=True):
+            size = Step.at(t, lr * unit)
+            adam_step(mean, g, Moments(*moments), size)
+            proximal_step(mean, Moments(*moments), size, precision, temperature / self.n)
+        self.step_fixed(state.fixed, g_fixed, state.moments["fixed"], t, lr)
         if t % self.settings.sweep_every == 0 and bool(torch.isfinite(state.mean).all()):
             self.refresh_all(state.scales, state.precision, state.mean, state.mean, state.mean, generator)
         return state._replace(step=state.step + 1, noise=noise), Info(nll, lr, temperature)
@@ -89,7 +91,7 @@ class Point(Descent):
             output = self.forward(dict(zip(names, chain(*groups), strict=True)), state.buffers, x, generator)
         output = output.to(state.mean.dtype)
         loss = self.loss(output, y, state.noise, t)
-        g_mean, g_fixed = flat_gradients(loss, groups)
+        g_mean, g_fixed = (flat(parts, loss) for parts in gradients_of(loss, groups))
         return output.detach(), (g_mean, g_fixed, loss.detach())
 
     def forward(self, parameters: Tensors, buffers: Tensors, x: Any, generator: torch.Generator) -> Tensor:
@@ -102,10 +104,16 @@ class Point(Descent):
         return -self.model.likelihood.log_prob(output, y, noise).mean()
 
     def refresh(
-        self, slot: Slot, scales: Any, drawn: Tensor, mean: Tensor, deviation: Tensor, generator: torch.Generator
+        self,
+        prior: AnyPrior,
+        scales: Any,
+        precision: Tensor,
+        drawn: Tensor,
+        mean: Tensor,
+        deviation: Tensor,
+        generator: torch.Generator,
     ) -> Any:
-        assert slot.prior is not None
-        return slot.prior.cavi(slot.of(mean).square(), scales).scales
+        return prior.cavi_(mean.square(), scales, precision)
 
     # --- what the state says
 

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from r2d2net.inference.variational import MeanField, Variational
-from r2d2net.model import BayesianModel, Slot
+from r2d2net.model import AnyPrior, BayesianModel
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,7 +29,13 @@ class VariationalGibbs(MeanField):
     """SVGI bound to a model."""
 
     def refresh(
-        self, slot: Slot, scales: Any, drawn: Tensor, mean: Tensor, deviation: Tensor, generator: torch.Generator
+        self,
+        prior: AnyPrior,
+        scales: Any,
+        precision: Tensor,
+        drawn: Tensor,
+        mean: Tensor,
+        deviation: Tensor,
+        generator: torch.Generator,
     ) -> Any:
-        assert slot.prior is not None
-        return slot.prior.gibbs(slot.of(drawn), scales, generator)
+        return prior.gibbs_(drawn, scales, precision, generator, compiled=self.settings.compile)

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from r2d2net.errors import require
+from r2d2net.inference.adam import Step, adam_step, add_product
 from r2d2net.inference.cavi import CoordinateAscent
 from r2d2net.inference.variational import Piece, Variational
 from r2d2net.model import BayesianModel
@@ -47,8 +48,8 @@ class PlainVariational(CoordinateAscent):
     def deviation_of(self, out: Tensor, rho: Tensor, precision: Tensor) -> Tensor:
         return torch.exp(rho, out=out)
 
-    def update(self, piece: Piece, t: int, lr: float, beta: float) -> None:
-        piece.g_mean.addcmul_(piece.precision, piece.mean, value=beta)
-        piece.step_mean(t, lr)
+    def update(self, piece: Piece, step: Step, rho_step: Step, beta: float | Tensor) -> None:
+        gradient = add_product(piece.g_mean, piece.precision, piece.mean, beta)
+        adam_step(piece.mean, gradient, piece.mean_moments, step)
         pull = torch.mul(piece.scale, piece.scale).mul_(piece.precision).sub_(1)
-        piece.step_rho(piece.g_rho.add_(pull, alpha=beta), t, self.rho_rate(lr))
+        adam_step(piece.rho, piece.g_rho.add_(pull.mul_(beta)), piece.rho_moments, rho_step)

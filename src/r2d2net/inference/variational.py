@@ -22,7 +22,7 @@ are refreshed and with them c.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
@@ -31,14 +31,15 @@ from torch import Tensor
 from torch.nn.functional import softplus
 
 from r2d2net.errors import require, require_whole
-from r2d2net.inference.adam import Moments, adam_step, no_moments
+from r2d2net.inference.adam import Moments, Step, adam_step, add_product, no_moments, proximal_step
 from r2d2net.inference.base import Batch, Draws, Info
 from r2d2net.inference.descent import (
     START_SWEEPS,
     Descent,
     Training,
     clip_gradients,
-    flat_gradients,
+    flat,
+    gradients_of,
     leaves_of,
     require_one_of,
     require_positive,
@@ -47,6 +48,7 @@ from r2d2net.inference.local_reparametrization import LocalReparametrization, is
 from r2d2net.inference.pieces import Pieces
 from r2d2net.likelihoods.base import Noise, Unit
 from r2d2net.model import BayesianModel, Tensors
+from r2d2net.priors.pieces import fused
 
 WARM_UP_SHARE = 0.6
 WARM_UP_ROWS_PER_INPUT = 20
@@ -60,22 +62,45 @@ class Piece(NamedTuple):
     rho: Tensor
     precision: Tensor
     scale: Tensor  # s
-    g_mean: Tensor
-    g_rho: Tensor
     mean_first: Tensor
     mean_second: Tensor
     rho_first: Tensor
     rho_second: Tensor
-    unit: Tensor | float
+    g_mean: Tensor
+    g_rho: Tensor
 
-    def step_mean(self, t: int, lr: float, *, precision: Tensor | None = None, weight: float = 0.0) -> None:
-        """Adam's step of the means, and the proximal one of a precision."""
-        moments = Moments(self.mean_first, self.mean_second)
-        adam_step(self.mean, self.g_mean, moments, t, lr, self.unit, precision=precision, weight=weight)
+    @property
+    def mean_moments(self) -> Moments:
+        """Of the means' gradients."""
+        return Moments(self.mean_first, self.mean_second)
 
-    def step_rho(self, gradient: Tensor, t: int, lr: float) -> None:
-        """Adam's step of rho."""
-        adam_step(self.rho, gradient, Moments(self.rho_first, self.rho_second), t, lr)
+    @property
+    def rho_moments(self) -> Moments:
+        """Of rho's gradients."""
+        return Moments(self.rho_first, self.rho_second)
+
+
+class Gradients(NamedTuple):
+    """Those of the loss in mu and log s, in pieces, and in the fixed parameters, and the loss itself."""
+
+    mean: list[Tensor]
+    rho: list[Tensor]
+    fixed: Tensor
+    nll: Tensor
+
+    def add_(self, others: Gradients) -> None:
+        """Add those of another draw."""
+        for mine, theirs in zip(self.tensors(), others.tensors(), strict=True):
+            mine.add_(theirs)
+
+    def div_(self, draws: int) -> None:
+        """Make sums means."""
+        for tensor in self.tensors():
+            tensor.div_(draws)
+
+    def tensors(self) -> list[Tensor]:
+        """All of them."""
+        return [*self.mean, *self.rho, self.fixed, self.nll]
 
 
 class VariationalState(NamedTuple):
@@ -104,6 +129,8 @@ class Variational(Training):
             at least 20 rows for each input of the first layer, of which a convolution has as many as its patch, else
             0: with few rows the prior must be there from the start.
         draws: Weight draws averaged in each step.
+        compile: Fuse a step's update and the sweeps by torch.compile. The first step then waits for a compiler, which
+            the machine must have; a long run of a large network is the quicker for it.
         estimator: "local" draws the activations of Linear and Conv layers, "weights" the weights; the former costs
             up to twice as much a step and its gradients have less noise. None decides: "local" where all Bayesian
             weights are of linear layers and no more than 100,000.
@@ -114,6 +141,7 @@ class Variational(Training):
     initial_scale: float = 0.1
     warm_up: float | None = None
     draws: int = 1
+    compile: bool = False
     estimator: Literal["weights", "local"] | None = None
 
     def __post_init__(self) -> None:
@@ -121,6 +149,7 @@ class Variational(Training):
         require_positive("lr_rho", self.lr_rho, optional=True)
         require_positive("initial_scale", self.initial_scale)
         require_whole("draws", self.draws)
+        require(isinstance(self.compile, bool), "compile", repr(self.compile), "use True or False")
         require_one_of("variance", self.variance, ("free", "scaled"))
         if self.estimator is not None:
             require_one_of("estimator", self.estimator, ("weights", "local"))
@@ -133,10 +162,12 @@ class MeanField(Descent):
 
     settings: Variational
     rho_share = RHO_SHARE  # where the user gives no lr_rho
+    sweep_draws = True  # whether a refresh of the scales needs a draw of the weights
 
     def __init__(self, settings: Variational, model: BayesianModel, *, n: int, steps: int) -> None:
         super().__init__(settings, model, n=n, steps=steps)
-        self.pieces = Pieces(model.bayesian, self.step_unit)
+        if settings.compile:
+            self.pieces = Pieces(model.bayesian, self.step_unit, whole=True)
         local = is_cheap_for(model) if settings.estimator is None else settings.estimator == "local"
         self.local = LocalReparametrization(model) if local else None
         self.warm_up = settings.warm_up
@@ -180,12 +211,23 @@ class MeanField(Descent):
         nll, noise = self._descend(state, batch, generator, t, lr, beta)
         state = state._replace(step=state.step + 1, noise=noise)
         if t % self.settings.sweep_every == 0:
-            scale = self.deviation(state)
-            if not bool(torch.isfinite(nll + state.mean.sum() + scale.sum())):
+            if not bool(torch.isfinite(nll + state.mean.sum() + state.rho.sum())):
                 return state, Info(nll, lr, self.temperature(t))  # diverged: no prior has scales for such weights
-            drawn = self.unit_noise(generator).mul_(scale).add_(state.mean)
-            self.refresh_all(state.scales, state.precision, drawn, state.mean, scale, generator)
+            self.sweep(state, generator)
         return state, Info(nll, lr, self.temperature(t))
+
+    def sweep(self, state: VariationalState, generator: torch.Generator) -> None:
+        """Refresh the scales by what q says of the weights now."""
+        scale = self.deviation(state)
+        drawn = self.drawn(state, scale, generator) if self.sweep_draws else state.mean
+        self.refresh_all(state.scales, state.precision, drawn, state.mean, scale, generator)
+
+    def drawn(self, state: VariationalState, scale: Tensor, generator: torch.Generator) -> Tensor:
+        """A draw of all weights."""
+        weights = self.unit_noise(generator)
+        for w, s, mean in zip(*map(self.pieces.of, (weights, scale, state.mean)), strict=True):
+            torch.addcmul(mean, w, s, out=w)
+        return weights
 
     def _descend(
         self, state: VariationalState, batch: Batch, generator: torch.Generator, t: int, lr: float, beta: float
@@ -193,61 +235,67 @@ class MeanField(Descent):
         settings, likelihood = self.settings, self.model.likelihood
         x, y = batch
         noise = state.noise
-        scale = torch.empty_like(state.rho)
-        for some in zip(*map(self.pieces.of, (scale, state.rho, state.precision)), strict=True):
-            self.deviation_of(*some)
+        scale = self.deviation(state)
         output, gradients = self._gradients(state, scale, x, y, generator)
         for k in range(settings.draws):
             if k:
                 output, others = self._gradients(state, scale, x, y, generator)
-                for total, part in zip(gradients, others, strict=True):
-                    total.add_(part)
+                gradients.add_(others)
             noise = likelihood.observe(output, y, noise, self.noise_rate(len(y), t) / settings.draws)
         if settings.draws > 1:
-            for total in gradients:
-                total.div_(settings.draws)
-        g_mean, g_rho, g_fixed, nll = gradients
+            gradients.div_(settings.draws)
         if settings.clip is not None:
-            clip_gradients([g_mean, g_rho, g_fixed], settings.clip)
-        vectors = map(self.pieces.of, self._vectors(state, scale, g_mean, g_rho))
-        for piece in zip(*vectors, self.pieces.units, strict=True):
-            self.update(Piece(*piece), t, lr, beta)
-        if state.fixed.numel():
-            adam_step(state.fixed, g_fixed, state.moments["fixed"], t, lr, self.fixed_step_unit)
-        return nll, noise
-
-    @staticmethod
-    def _vectors(state: VariationalState, scale: Tensor, g_mean: Tensor, g_rho: Tensor) -> tuple[Tensor, ...]:
+            clip_gradients([*gradients.mean, *gradients.rho, gradients.fixed], settings.clip)
         moments = state.moments
-        return state.mean, state.rho, state.precision, scale, g_mean, g_rho, *moments["mean"], *moments["rho"]
+        vectors = state.mean, state.rho, state.precision, scale, *moments["mean"], *moments["rho"]
+        lists = *map(self.pieces.of, vectors), gradients.mean, gradients.rho, self.pieces.units
+        for *piece, unit in zip(*lists, strict=True):
+            self._update(Piece(*piece), t, lr * unit, self.rho_rate(lr), beta)
+        self.step_fixed(state.fixed, gradients.fixed, moments["fixed"], t, lr)
+        return gradients.nll, noise
 
-    def update(self, piece: Piece, t: int, lr: float, beta: float) -> None:
+    def _update(self, piece: Piece, t: int, lr: float, rho_lr: float, beta: float) -> None:
+        step, rho_step = Step.at(t, lr), Step.at(t, rho_lr)
+        if self.settings.compile:
+            numbers = torch.tensor([*step, *rho_step, beta], dtype=piece.mean.dtype, device=piece.mean.device)
+            fused(update_by_numbers)(self.update, piece, numbers)
+        else:
+            self.update(piece, step, rho_step, beta)
+
+    def update(self, piece: Piece, step: Step, rho_step: Step, beta: float | Tensor) -> None:
         """Move means and rho by the likelihood's gradients in mu and log s."""
-        piece.step_mean(t, lr, precision=piece.precision, weight=beta)
+        adam_step(piece.mean, piece.g_mean, piece.mean_moments, step)
+        proximal_step(piece.mean, piece.mean_moments, step, piece.precision, beta)
         if self.settings.variance == "free":
-            kept = torch.mul(piece.scale, piece.scale).mul_(piece.precision)  # 1 - lambda s^2
-            piece.step_rho(kept.mul_(-beta).add_(beta).sub_(piece.g_rho), t, self.rho_rate(lr))
+            pulled = add_product(piece.g_rho, piece.scale * piece.scale, piece.precision, beta)
+            gradient = pulled.neg_().add_(beta)  # c s^2 = 1 - lambda s^2
         else:  # s = softplus(rho) sqrt(v), whose KL in rho is that to a unit normal
             sigma, slope = softplus(piece.rho), torch.sigmoid(piece.rho)
-            piece.step_rho((piece.g_rho / sigma).add_(beta * (sigma - 1 / sigma)).mul_(slope), t, self.rho_rate(lr))
+            gradient = (piece.g_rho / sigma).add_(beta * (sigma - 1 / sigma)).mul_(slope)
+        adam_step(piece.rho, gradient, piece.rho_moments, rho_step)
 
     def _gradients(
         self, state: VariationalState, scale: Tensor, x: Any, y: Tensor, generator: torch.Generator
-    ) -> tuple[Tensor, tuple[Tensor, Tensor, Tensor, Tensor]]:
-        """The output at one draw, and the loss's gradients in mu, log s and the fixed parameters, and itself."""
+    ) -> tuple[Tensor, Gradients]:
+        """The output at one draw, and the loss's gradients."""
+        cut = self.pieces
         if self.local is not None:
             output, loss, (g_mean, g_scale, g_fixed) = self._backward(state, (state.mean, scale), x, y, generator)
-            return output, (g_mean, g_scale.mul_(scale), g_fixed, loss)
-        weights = self.unit_noise(generator)
-        for drawn, s, mean in zip(*map(self.pieces.of, (weights, scale, state.mean)), strict=True):
-            drawn.mul_(s).add_(mean)
-        output, loss, (g_mean, g_fixed) = self._backward(state, (weights,), x, y, generator)
-        return output, (g_mean, weights.sub_(state.mean).mul_(g_mean), g_fixed, loss)
+            in_mean, in_log = cut.gathered(g_mean), cut.gathered(g_scale)
+            for g, s in zip(in_log, cut.of(scale), strict=True):
+                g.mul_(s)
+        else:
+            weights = self.drawn(state, scale, generator)
+            output, loss, (g_mean, g_fixed) = self._backward(state, (weights,), x, y, generator)
+            in_mean, in_log = cut.gathered(g_mean), list(cut.of(weights))
+            for w, mean, g in zip(in_log, cut.of(state.mean), in_mean, strict=True):
+                w.sub_(mean).mul_(g)
+        return output, Gradients(in_mean, in_log, flat(g_fixed, loss), loss)
 
     @torch.enable_grad()
     def _backward(
         self, state: VariationalState, vectors: tuple[Tensor, ...], x: Any, y: Tensor, generator: torch.Generator
-    ) -> tuple[Tensor, Tensor, list[Tensor]]:
+    ) -> tuple[Tensor, Tensor, list[list[Tensor]]]:
         """Output and loss at drawn weights, or at mean and deviation, and the gradients in these and what is fixed."""
         model = self.model
         leaves = [leaves_of(model.bayesian, vector) for vector in vectors]
@@ -262,7 +310,7 @@ class MeanField(Descent):
                 output = self.local.forward(leaves[0], leaves[1], fixed, state.buffers, x, generator)
         output = output.to(state.mean.dtype)
         loss = -model.likelihood.log_prob(output, y, state.noise).mean()
-        return output.detach(), loss.detach(), flat_gradients(loss, [*leaves, fixed])
+        return output.detach(), loss.detach(), gradients_of(loss, [*leaves, fixed])
 
     def rho_rate(self, lr: float) -> float:
         """Step size of rho where that of the means is ``lr``."""
@@ -279,7 +327,10 @@ class MeanField(Descent):
 
     def deviation(self, state: VariationalState) -> Tensor:
         """s_j, the standard deviation of each weight under q."""
-        return self.deviation_of(torch.empty_like(state.rho), state.rho, state.precision)
+        scale = torch.empty_like(state.rho)
+        for some in zip(*map(self.pieces.of, (scale, state.rho, state.precision)), strict=True):
+            self.deviation_of(*some)
+        return scale
 
     def deviation_of(self, out: Tensor, rho: Tensor, precision: Tensor) -> Tensor:
         """The same of some weights, written to ``out``."""
@@ -326,3 +377,9 @@ class MeanField(Descent):
     def entropy(self, deviation: Tensor) -> Tensor:
         """Entropy of q(w) in nats."""
         return 0.5 * (math.log(2 * math.pi) + 1) * deviation.numel() + torch.log(deviation).sum()
+
+
+def update_by_numbers(update: Callable[[Piece, Step, Step, Tensor], None], piece: Piece, numbers: Tensor) -> None:
+    """An update whose numbers, two steps and beta, are a tensor; to be compiled."""
+    *steps, beta = numbers.unbind()
+    update(piece, Step(*steps[:4]), Step(*steps[4:]), beta)

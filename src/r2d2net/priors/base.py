@@ -27,7 +27,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 import torch
 from torch import Tensor
 
-from r2d2net.errors import require
+from r2d2net.errors import ParameterError, require
 
 Shape = Sequence[int]
 ScalesT = TypeVar("ScalesT", bound=NamedTuple)
@@ -93,6 +93,29 @@ class ScaleMixturePrior(ABC, Generic[ScalesT]):
     @abstractmethod
     def cavi(self, second_moment: Tensor, scales: ScalesT) -> Factors[ScalesT]:
         """One coordinate-ascent sweep over q(s) given E_q[w^2]; never lowers the bound."""
+
+    def gibbs_(
+        self,
+        w: Tensor,
+        scales: ScalesT,
+        precision: Tensor,
+        generator: torch.Generator | None = None,
+        *,
+        compiled: bool = False,
+    ) -> ScalesT:
+        """`gibbs`, with the new 1 / v written to ``precision``; the old scales may be overwritten.
+
+        ``compiled`` asks for fused kernels where the prior has any.
+        """
+        scales = self.gibbs(w, scales, generator)
+        torch.reciprocal(self.variance(scales), out=precision)
+        return scales
+
+    def cavi_(self, second_moment: Tensor, scales: ScalesT, precision: Tensor, *, compiled: bool = False) -> ScalesT:
+        """The scales of `cavi`, with E[1 / v] written to ``precision``; the old scales may be overwritten."""
+        scales = self.cavi(second_moment, scales).scales
+        torch.reciprocal(self.variance(scales), out=precision)
+        return scales
 
     def sample(
         self,
@@ -184,6 +207,15 @@ def require_groups(shape: Shape, groups: Shape) -> None:
     padded = (1,) * (len(shape) - len(groups)) + groups
     fits = len(padded) == len(shape) and all(g in (1, n) for g, n in zip(padded, shape, strict=True))
     require(fits, "groups", groups, f"use a shape that broadcasts to {shape}")
+
+
+def require_finite(argument: str, values: Tensor) -> Tensor:
+    """The values themselves; a `ParameterError` if one of them is infinite or no number."""
+    if values.numel():
+        low, high = torch.aminmax(values)
+        if not bool(torch.isfinite(low) & torch.isfinite(high)):
+            raise ParameterError(f"{argument} reaches from {float(low)} to {float(high)}: it must be finite")
+    return values
 
 
 def squared(w: Tensor) -> Tensor:

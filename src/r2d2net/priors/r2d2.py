@@ -36,10 +36,13 @@ from r2d2net.distributions import (
     gamma_mean_log,
     gig_moments,
     kl_gamma_random_rate,
-    sample_gig,
     scaled_log_k,
     standard_gamma,
 )
+from r2d2net.distributions.gig_moments import moments, narrow_table
+from r2d2net.distributions.gig_refresh import LOW_ORDER, Hat, gig_refreshed, hat_of, working_dtype
+from r2d2net.distributions.gig_sampler import BUFFERS
+from r2d2net.distributions.inverse_gaussian import reciprocal_root
 from r2d2net.errors import ParameterError, require
 from r2d2net.priors.adaptive_r2d2 import AdaptiveR2D2
 from r2d2net.priors.base import (
@@ -49,11 +52,13 @@ from r2d2net.priors.base import (
     finite_square,
     log_gamma_density,
     positive_finite,
+    require_finite,
     require_groups,
     scale_parameter,
     shape_parameter,
     squared,
 )
+from r2d2net.priors.pieces import fused, piece_size, pieces, write
 from r2d2net.priors.scale_quadrature import LAPLACE, log_scale_mixture
 
 
@@ -170,12 +175,88 @@ class R2D2(ContinuousScalePrior[R2D2Scales]):
         return positive_finite((self.sigma0**2 / 2 * scales.psi) * scales.T)
 
     def gibbs(self, w: Tensor, scales: R2D2Scales, generator: torch.Generator | None = None) -> R2D2Scales:
+        copied = scales._replace(T=scales.T.clone(), psi=scales.psi.clone())
+        return self.gibbs_(w, copied, torch.empty_like(copied.T), generator)
+
+    def gibbs_(
+        self,
+        w: Tensor,
+        scales: R2D2Scales,
+        precision: Tensor,
+        generator: torch.Generator | None = None,
+        *,
+        compiled: bool = False,
+    ) -> R2D2Scales:
+        """The sweep in place and piece by piece: psi is independent of xi given (T, w), and so one pass draws T and
+        psi; xi, which needs all of T, comes last. T_j stays where its proposal is rejected (`gig_refresh`)."""
+        w = require_finite("w", w.detach())
+        size = piece_size(w, compiled=compiled)
+        noise = torch.empty(4, size, dtype=w.dtype, device=w.device)
+        buffers = None if compiled else torch.empty(BUFFERS, size, dtype=w.dtype, device=w.device)
+        for t, psi, out, at, rate in pieces(size, scales.T, scales.psi, precision, w, scales.rate):
+            normal, *uniform = noise[:, : t.numel()].unbind()
+            normal.normal_(generator=generator)
+            for u in uniform:
+                u.uniform_(generator=generator)
+            here = R2D2Scales(t, psi, rate, rate)
+            if compiled:
+                lam = self.a_pi - 0.5
+                chi = self._t_conditional(squared(at / self.sigma0), here)[0] if abs(lam) < LOW_ORDER else at
+                hat = hat_of(lam, working_dtype(chi, rate, lam), w.device)
+                new = fused(R2D2._gibbs_piece)(self, at, here, normal, uniform, hat=hat)
+            else:
+                new = self._gibbs_piece(at, here, normal, uniform, buffers=buffers)
+            write((t, psi, out), new)
+        omega = scales.T.sum_to_size(scales.xi.shape)
+        xi, rate = self._draw_rates(omega, w.numel() / max(1, omega.numel()), generator)
+        return scales._replace(xi=xi, rate=rate)
+
+    def _gibbs_piece(
+        self,
+        w: Tensor,
+        scales: R2D2Scales,
+        normal: Tensor,
+        uniform: list[Tensor],
+        *,
+        hat: Hat | None = None,
+        buffers: Tensor | None = None,
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """T, psi and 1/v of some weights; the noise is overwritten."""
         square = squared(w / self.sigma0)
-        t = sample_gig(*self._t_conditional(square, scales), generator)
-        omega = t.sum_to_size(scales.xi.shape)
-        xi, rate = self._draw_rates(omega, t.numel() / max(1, omega.numel()), generator)
-        psi = ReciprocalInverseGaussian(*self._psi_conditional(square, t)).sample((), generator)
-        return R2D2Scales(t, psi, xi, rate)
+        u, v, choice = uniform
+        t_given = self._t_conditional(square, scales)
+        t = positive_finite(gig_refreshed(scales.T, *t_given, u, v, hat=hat, buffers=buffers))
+        psi = positive_finite(reciprocal_root(*self._psi_conditional(square, t), normal, choice))
+        return t, psi, 1 / self.variance(scales._replace(T=t, psi=psi))
+
+    def cavi_(
+        self, second_moment: Tensor, scales: R2D2Scales, precision: Tensor, *, compiled: bool = False
+    ) -> R2D2Scales:
+        if scales.xi.dim():
+            return super().cavi_(second_moment, scales, precision)
+        second_moment = require_finite("second_moment", second_moment.detach())
+        omega = torch.zeros_like(scales.xi)
+        narrow = second_moment.dtype == torch.float32
+        table = narrow_table(abs(self.a_pi - 0.5), second_moment.device) if compiled and narrow else None
+        update = fused(R2D2._cavi_piece) if compiled and narrow else R2D2._cavi_piece
+        size = piece_size(second_moment, compiled=compiled)
+        for t, psi, out, second, rate in pieces(size, scales.T, scales.psi, precision, second_moment, scales.rate):
+            *new, mean_t = update(self, second, R2D2Scales(t, psi, rate, rate), table)
+            omega += mean_t.sum()
+            write((t, psi, out), tuple(new))
+        xi, eta = self._rate_conditionals(omega, second_moment.numel())
+        return scales._replace(xi=xi.mean, rate=_mean_rate(xi, eta))
+
+    def _cavi_piece(
+        self, second_moment: Tensor, scales: R2D2Scales, table: tuple[Tensor, ...] | None
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """T, psi, E[1/v] and E T of some weights."""
+        square = finite_square(second_moment / self.sigma0**2)
+        chi, rho = self._psi_conditional(square, scales.T)
+        scales = scales._replace(psi=positive_finite(torch.sqrt(chi) / math.sqrt(rho)))  # 1 / E[1/psi]
+        mean, mean_inverse = moments(*self._t_conditional(square, scales), table)
+        t = positive_finite(1 / mean_inverse)
+        return t, scales.psi, 1 / self.variance(scales._replace(T=t)), positive_finite(mean)
 
     def cavi(self, second_moment: Tensor, scales: R2D2Scales) -> R2D2Factors:
         square = finite_square(second_moment / self.sigma0**2)
@@ -185,8 +266,7 @@ class R2D2(ContinuousScalePrior[R2D2Scales]):
         mean_t, mean_inverse_t = gig_moments(chi, rho, lam)
         omega = positive_finite(mean_t).sum_to_size(scales.xi.shape)
         xi, eta = self._rate_conditionals(omega, mean_t.numel() / max(1, omega.numel()))
-        mean_rate = xi.mean if eta is None else xi.mean + eta.mean
-        point = R2D2Scales(positive_finite(1 / mean_inverse_t), scales.psi, xi.mean, mean_rate)
+        point = R2D2Scales(positive_finite(1 / mean_inverse_t), scales.psi, xi.mean, _mean_rate(xi, eta))
         return R2D2Factors(self, point, psi, (chi, rho, lam), xi, eta)
 
     def log_prob(self, w: Tensor, weights: int | None = None) -> Tensor:
@@ -363,6 +443,10 @@ class R2D2Factors(Factors[R2D2Scales]):
         log_beta = torch.lgamma(e) + math.lgamma(a) - torch.lgamma(e + a)
         mixing = -eta.entropy() - (e - 1) * gamma_mean_log(eta) - a * gamma_mean_log(xi) + log_beta
         return total + mixing.sum()
+
+
+def _mean_rate(xi: Gamma, eta: Gamma | None) -> Tensor:
+    return xi.mean if eta is None else xi.mean + eta.mean
 
 
 def _beta_nodes(a: float, e: float, like: Tensor) -> tuple[Tensor, Tensor]:

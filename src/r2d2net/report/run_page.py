@@ -8,6 +8,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from r2d2net.files import write_text
 from r2d2net.report.document import Block, Document, Drawing, Section, Text, drawing, to_html, write_drawings
 from r2d2net.report.markdown_text import escaped, pipe_table
@@ -98,10 +100,11 @@ def _test(folder: Path, run: dict[str, Any], metrics: dict[str, Any] | None) -> 
         return [Text("No rows were held out for a test.")]
     target, classes = run["task"]["target"], run["task"]["classes"]
     table = pipe_table(["on test rows", "this model", "best constant"], score_rows(metrics, target))
-    flagged = (
-        f"{metrics['unlike']:.1%} of the test rows are flagged as unlike the training rows; of rows like them "
-        f"{metrics['unlike_expected']:.0%} are expected to be.\n"
+    expected = metrics["unlike_expected"]
+    known = (
+        f"of rows like them {expected:.0%} are expected to be" if expected else "too few of these to tell by distance"
     )
+    flagged = f"{metrics['unlike']:.1%} of the test rows are flagged as unlike the training rows; {known}.\n"
     picture: Drawing
     if classes:
         said = classes[1] if len(classes) == 2 else "the predicted class"
@@ -146,12 +149,20 @@ def _plain(value: Any) -> str:
     return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
+def _moment(days: float, sd: float) -> str:
+    """Days since 1970 as a date, with the time of the day if that matters."""
+    return str(np.datetime64(round(days * 86_400), "s").astype("datetime64[s]" if sd < 2 else "datetime64[D]"))
+
+
 def _columns(run: dict[str, Any]) -> str:
     columns, lines = run["columns"], []
     for one in columns["used"]:
         if one["kind"] == "category":
             more = ["other"] * one["other"] + ["missing"] * one["missing"]
             what = f"{len(one['levels'])} levels: " + ", ".join([*one["levels"][:8], *more])
+        elif one["kind"] == "date":
+            low, high, mean, median = (_moment(one[part], one["sd"]) for part in ("low", "high", "mean", "median"))
+            what = f"{low} to {high}, mean {mean}, sd {one['sd']:.4g} days; missing cells become {median}"
         else:
             what = f"mean {one['mean']:.4g}, sd {one['sd']:.4g}; missing cells become {one['median']:.4g}"
         lines.append([one["name"], one["kind"], what])

@@ -4,13 +4,16 @@
     a torch Dataset                     items fetched by that permutation and collated
     a torch DataLoader                  iterated as it is, torch's global generator being seeded for it
 
+A DataLoader's last batch may be of one row, by which BatchNorm layers cannot be trained: then it joins the one before.
+
 x may be a tensor or, for networks of several inputs, a tuple of tensors.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sized
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Sized
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any, NamedTuple, Protocol, cast
@@ -18,7 +21,7 @@ from typing import Any, NamedTuple, Protocol, cast
 import numpy as np
 import torch
 from torch import Tensor
-from torch.utils.data import DataLoader, Dataset, IterableDataset, default_collate
+from torch.utils.data import BatchSampler, DataLoader, Dataset, IterableDataset, default_collate
 
 from r2d2net.errors import DataError, ParameterError, require_whole
 from r2d2net.inference.base import Batch
@@ -98,28 +101,57 @@ class DatasetBatches:
 
 @dataclass(frozen=True)
 class LoaderBatches:
-    """A DataLoader, iterated as it is; one that shuffles by a generator of its own keeps its own order."""
+    """A DataLoader, iterated as it is; one that shuffles by a generator of its own keeps its own order.
+
+    With ``joins`` batches of one row join the batch before.
+    """
 
     loader: DataLoader[Any]
     n: int
     seed: int
     prepare: Prepare
+    joins: bool = False
 
     def per_epoch(self) -> int:
-        if not isinstance(self.loader.dataset, IterableDataset):
-            return len(self.loader)
-        if self.loader.batch_size is None:
-            raise ParameterError("the DataLoader has batch_size=None: give it one, so that n rows make an epoch")
-        return max(1, math.ceil(self.n / self.loader.batch_size))
+        cut = _cut(self.loader)
+        if isinstance(self.loader.dataset, IterableDataset):
+            if self.loader.batch_size is None:
+                raise ParameterError("the DataLoader has batch_size=None: give it one, so that n rows make an epoch")
+            count, rows = max(1, math.ceil(self.n / self.loader.batch_size)), self.n
+        else:
+            count, rows = len(self.loader), 0 if cut is None else len(cast(Sized, cut.sampler))
+        ends_alone = cut is not None and not cut.drop_last and cut.batch_size > 1 and rows % cut.batch_size == 1
+        return count - 1 if self.joins and ends_alone and count > 1 else count
 
     def with_seed(self, seed: int) -> LoaderBatches:
         return replace(self, seed=seed)
 
     def epoch(self, number: int, skip: int = 0) -> Iterator[Batch]:
-        stream = iterate(self.loader, mix(self.seed, number))
+        stream: Iterator[Any] = iterate(self.loader, mix(self.seed, number))
+        if self.joins:
+            stream = joined(self.prepare(pair(batch)) for batch in stream)
+        rows, largest = 0, 1
         for k, batch in enumerate(islice(stream, self.per_epoch())):
             if k >= skip:
-                yield self.prepare(pair(batch))
+                prepared = batch if self.joins else self.prepare(pair(batch))
+                rows, largest = rows + len(prepared[1]), max(largest, len(prepared[1]))
+                yield prepared
+        if number == 0 and skip == 0 and rows > 0:  # a stream of no rows is an error of its own
+            self._compare(rows, largest)
+
+    def _compare(self, rows: int, largest: int) -> None:
+        """Warn if an epoch had other than n rows; a stream without end is cut at the end of a batch, though."""
+        cut = _cut(self.loader)
+        dropped = largest - 1 if cut is None or cut.drop_last else 0
+        if not self.n - dropped <= rows < self.n + largest:
+            fix = "give n=<number of training rows>, which weighs the prior against the data"
+            warnings.warn(f"n={self.n}, and the first epoch had {rows} rows: {fix}", stacklevel=2)
+
+
+def _cut(loader: DataLoader[Any]) -> BatchSampler | None:
+    """What cuts a loader's rows into batches, where that is torch's own; a dataset may also give whole batches."""
+    samplers = (loader.batch_sampler, loader.sampler)
+    return next((sampler for sampler in samplers if isinstance(sampler, BatchSampler)), None)
 
 
 class Arrays(NamedTuple):
@@ -170,6 +202,24 @@ def pair(batch: Any) -> tuple[Any, Any]:
 def take(x: Any, rows: Tensor | slice) -> Any:
     """The same rows of every input."""
     return tuple(part[rows] for part in x) if isinstance(x, tuple) else x[rows]
+
+
+def joined(batches: Iterable[Batch]) -> Iterator[Batch]:
+    """The batches, of which those of one row have joined the one before."""
+    last: Batch | None = None
+    for batch in batches:
+        if last is not None and len(batch[1]) == 1:
+            last = _end_to_end(last[0], batch[0]), torch.cat([last[1], batch[1]])
+            continue
+        if last is not None:
+            yield last
+        last = batch
+    if last is not None:
+        yield last
+
+
+def _end_to_end(x: Any, more: Any) -> Any:
+    return tuple(map(torch.cat, zip(x, more, strict=True))) if isinstance(x, tuple) else torch.cat([x, more])
 
 
 def rows_of(data: Any, given: int | None) -> int:

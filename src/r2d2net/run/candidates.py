@@ -33,6 +33,7 @@ from r2d2net.run.progress import lines
 from r2d2net.run.resume import finished, require_same
 from r2d2net.run.threads import one_thread
 from r2d2net.run.train import Plan, train, with_noise_of_validation
+from r2d2net.specification import reading
 
 FOLDER = "r2d2net-candidates"  # removed in the end: a name that nobody else gives a folder
 
@@ -66,7 +67,8 @@ def _in_folder(plans: Sequence[Plan], folder: Path | None, resume: bool, run: Ca
             return done
     started = folder / INTERRUPTED  # without tensors: says to which runs the candidates belong
     if resume and started.exists():
-        require_same(started, checkpoint.read(started)[1]["settings"], plans[0].settings)
+        with reading(started):
+            require_same(started, checkpoint.read(started)[1]["settings"], plans[0].settings)
     else:
         clear(folder)
         checkpoint.write(started, {}, {"settings": plans[0].settings})
@@ -195,7 +197,8 @@ def _finished(plans: Sequence[Plan], folder: Path) -> Posterior | None:
     """The posterior of a choice that has been made in this folder."""
     if (folder / INTERRUPTED).exists() or not (folder / FILE).exists():
         return None
-    saved = checkpoint.read(folder / FILE)[1]["settings"]
-    which = [plan for plan in plans if all(saved.get(k) == plan.settings[k] for k in ("candidate", "restart"))]
+    with reading(folder / FILE):
+        saved = checkpoint.read(folder / FILE)[1]["settings"]
+        which = [plan for plan in plans if all(saved.get(k) == plan.settings[k] for k in ("candidate", "restart"))]
     plan = which[0] if which else plans[0]  # the latter differs, and the error says in what
     return finished(folder, plan.reader(), plan.settings)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from numbers import Integral
 from pathlib import Path
 from typing import Any, Literal
 
 from torch.utils.data import DataLoader, Dataset
 
-from r2d2net.errors import ParameterError, require, require_whole
+from r2d2net.errors import ParameterError, require, require_seed, require_whole
 from r2d2net.inference import SVGI, DeepEnsemble, Method, method_named
 from r2d2net.likelihoods import Bernoulli, Categorical
 from r2d2net.model import BayesianModel
@@ -86,14 +85,14 @@ def fit(
             require_whole(name, value)
     require_whole("epochs", epochs)
     require_whole("restarts", restarts)
-    require(isinstance(seed, Integral), "seed", repr(seed), "use a whole number")
+    require_seed(seed)
     if not isinstance(model, BayesianModel):
         raise ParameterError(f"model is a {type(model).__name__}: wrap the network in r2d2net.BayesianModel")
     method = SVGI() if algorithm is None else method_named(algorithm)
     known = prior is None or (isinstance(prior, str) and prior == "auto")
     require(known, "prior", repr(prior), "use 'auto', or give a prior of your own to BayesianModel")
     every = 0.0 if checkpoint_every == "epoch" else checkpoint_every
-    in_range = isinstance(every, (int, float)) and every >= 0
+    in_range = isinstance(every, (int, float)) and not isinstance(every, bool) and every >= 0
     require(in_range, "checkpoint_every", repr(checkpoint_every), "use 'epoch' or a number of seconds from 0")
     if resume is not None and checkpoint_to is not None and Path(resume) != Path(checkpoint_to):
         raise ParameterError(f"resume={resume} and checkpoint_to={checkpoint_to} differ: give resume alone")
@@ -102,6 +101,7 @@ def fit(
     if score == "auroc" and not isinstance(model.likelihood, (Bernoulli, Categorical)):
         raise ParameterError(f"score='auroc' ranks classes, and the likelihood is {type(model.likelihood).__name__}")
 
+    require(not isinstance(validation, bool), "validation", validation, "use a share between 0 and 1, or (x, y)")
     models = models_to_compare(model, prior)
     compared = len(models) * restarts > 1
     which = f"restarts={restarts}" if restarts > 1 else f"prior={prior!r}"

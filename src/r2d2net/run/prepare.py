@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset
 
-from r2d2net.errors import DataError, ParameterError, require
+from r2d2net.errors import DataError, ParameterError, R2D2NetError, require
 from r2d2net.inference.base import Batch
 from r2d2net.model import BayesianModel, refusing_inputs
 from r2d2net.run.batches import (
@@ -25,6 +25,7 @@ from r2d2net.run.batches import (
     rows_of,
     take,
 )
+from r2d2net.run.global_generator import lent_generator
 from r2d2net.run.resume import data_digest
 from r2d2net.units import Units, measure_units, no_units
 
@@ -78,6 +79,8 @@ def prepare(
     rows = min(len(y), default_batch_size(len(y)) if batch_size is None else batch_size)
     batches = TensorBatches(units.inputs(x), seen, rows, seed)
     _try_forward(model, next(batches.epoch(0)), seen)
+    if rows == 1 and needs_rows(model, take(batches.x, slice(0, 1))):
+        raise _too_few(batch_size, len(y))
     if held is not None:
         target = units.targets(_target(model, held[1]))
         _try_forward(model, (units.inputs(held[0]), target), target)
@@ -99,9 +102,9 @@ def _prepare_stream(
     if isinstance(data, DataLoader) and batch_size is not None:
         raise ParameterError(f"batch_size={batch_size}: a DataLoader brings its own; leave it out")
 
-    def batches(prepare: Prepare) -> Batches:
+    def batches(prepare: Prepare, joins: bool = False) -> Batches:
         if isinstance(data, DataLoader):
-            return LoaderBatches(data, count, seed, prepare)
+            return LoaderBatches(data, count, seed, prepare, joins)
         return DatasetBatches(data, min(count, batch_size or default_batch_size(count)), seed, prepare)
 
     def raw(batch: Any) -> Batch:
@@ -112,6 +115,9 @@ def _prepare_stream(
         raise DataError("data gives no batch: give at least one row")
     y = _target(model, first[1])
     width = _try_forward(model, (first[0], y), y)
+    joins = needs_rows(model, take(first[0], slice(0, 1)))
+    if joins and len(y) == 1:
+        raise _too_few(data.batch_size if isinstance(data, DataLoader) else batch_size, count)
     held: tuple[Any, Tensor] | None = None
     if validation is not None:
         held = _own_copy(raw(validation))
@@ -125,7 +131,29 @@ def _prepare_stream(
         return x, target
 
     like = torch.zeros((), dtype=model.dtype, device=model.device)
-    return Prepared(batches(checked), y, no_units(like), held, first[1].dim() == 1, data_digest(held))
+    return Prepared(batches(checked, joins), y, no_units(like), held, first[1].dim() == 1, data_digest(held))
+
+
+def needs_rows(model: BayesianModel, x: Any) -> bool:
+    """Whether the network cannot be trained by one row, which ``x`` is: BatchNorm finds no variance in it."""
+    if not any(isinstance(module, nn.modules.batchnorm._BatchNorm) for module in model.net.modules()):
+        return False
+    weights, fixed = model.own_weights()
+    with torch.no_grad(), lent_generator(0, model.device):
+        try:
+            model.forward(weights, fixed, model.buffers(), x, training=True)
+        except ValueError as error:
+            if "more than 1 value per channel" not in str(error):
+                raise
+            return True
+    return False
+
+
+def _too_few(batch_size: int | None, rows: int) -> R2D2NetError:
+    norm = "BatchNorm layers are trained by two rows or more in a batch"
+    if rows > 1 and batch_size == 1:
+        return ParameterError(f"batch_size=1: {norm}; use a larger one, or other layers, such as LayerNorm")
+    return DataError(f"the first batch has 1 row: {norm}; give more rows, or use other layers, such as LayerNorm")
 
 
 def _own_copy(held: Batch) -> Batch:

@@ -16,6 +16,7 @@ from r2d2net import checkpoint
 from r2d2net.errors import CheckpointError
 from r2d2net.inference import Running
 from r2d2net.posterior import FILE, INTERRUPTED, Posterior, restored
+from r2d2net.specification import reading
 
 
 @dataclass
@@ -46,24 +47,26 @@ def store(folder: Path, run: Progressing, generator: torch.Generator, settings: 
 def restore(folder: Path, run: Progressing, generator: torch.Generator, settings: dict[str, Any]) -> None:
     """Put the run and the generator where the checkpoint says they stood."""
     path = folder / INTERRUPTED
-    tensors, header = checkpoint.read(path)
-    require_same(path, header["settings"], settings)
-    template = run.state
-    run.state = checkpoint.unflatten(template, checkpoint.part(tensors, "state/"))
-    run.best_score, run.best_epoch = header["best_score"], header["best_epoch"]
-    if run.best_epoch >= 0:
-        run.best = checkpoint.unflatten(template, checkpoint.part(tensors, "best/"))
-    run.epoch, run.batch, run.nll, run.history = (header[name] for name in ("epoch", "batch", "nll", "history"))
-    generator.set_state(tensors["generator"])
+    with reading(path):
+        tensors, header = checkpoint.read(path)
+        require_same(path, header["settings"], settings)
+        template = run.state
+        run.state = checkpoint.unflatten(template, checkpoint.part(tensors, "state/"))
+        run.best_score, run.best_epoch = header["best_score"], header["best_epoch"]
+        if run.best_epoch >= 0:
+            run.best = checkpoint.unflatten(template, checkpoint.part(tensors, "best/"))
+        run.epoch, run.batch, run.nll, run.history = (header[name] for name in ("epoch", "batch", "nll", "history"))
+        generator.set_state(tensors["generator"])
 
 
 def finished(folder: Path, running: Running, settings: dict[str, Any]) -> Posterior | None:
     """The posterior of a run of these settings that came to its end in this folder."""
     if (folder / INTERRUPTED).exists() or not (folder / FILE).exists():
         return None
-    tensors, header = checkpoint.read(folder / FILE)
-    require_same(folder / FILE, header["settings"], settings)
-    return restored(running, tensors, header)
+    with reading(folder / FILE):
+        tensors, header = checkpoint.read(folder / FILE)
+        require_same(folder / FILE, header["settings"], settings)
+        return restored(running, tensors, header)
 
 
 def require_same(path: Path, saved: Any, now: Any) -> None:

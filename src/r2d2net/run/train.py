@@ -32,6 +32,7 @@ from r2d2net.run.resume import Progressing, finished, restore, store
 EPOCH_DRAWS = 20  # weight draws of an epoch's validation score
 LOOK_STEPS = 50  # between two looks at the KL, which costs more than a step, where epochs are short
 FINAL_DRAWS = 100  # of the score by which runs are compared
+ADVICE = "use a smaller lr, clip=1.0, or check the data's scale"  # after divergence
 RESTART = -(1 << 62)  # the seeds of restarts, far from the numbers of epochs and steps
 
 
@@ -216,6 +217,4 @@ def _require_finite(run: Progressing, running: Running, nll: float = 0.0) -> Non
     where = f"parameter {names[0]!r} is not finite" if names else "all parameters are finite"
     if bad and not names:
         where = f"{min(bad)} of the algorithm's state is not finite"
-    raise DivergenceError(
-        f"{what} at step {int(run.state.step)}: {where}; use a smaller lr, clip=1.0, or check the data's scale"
-    )
+    raise DivergenceError(f"{what} at step {int(run.state.step)}: {where}; {ADVICE}")

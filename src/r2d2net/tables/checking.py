@@ -1,6 +1,9 @@
-"""What does not go together in a fit, refused in the words of the command line before anything is written."""
+"""What cannot be, refused in the words of the command line before anything is written."""
 
 from __future__ import annotations
+
+import os
+from pathlib import Path
 
 import numpy as np
 
@@ -17,6 +20,17 @@ from r2d2net.tables.task import Task
 
 LEAST, MOST = 1e-15, 1e15  # size of a target whose square, a variance, is a number in float32, too
 DIGITS = 1e-5  # a deviation that is a smaller share of the mean is lost in float32
+
+SPREADSHEETS = (b"PK\x03\x04", b"\xd0\xcf\x11\xe0")  # how .xlsx and .ods begin, which are zip files; and .xls
+
+
+def require_no_spreadsheet(data: Path) -> None:
+    """Refuse a file of Excel or the like, by its first bytes: many a .xls is plain text."""
+    if not (data.is_file() and os.access(data, os.R_OK)) or data.suffix.lower() == ".zip":
+        return  # the reader says what is wrong; and a zipped CSV file it reads
+    with open(data, "rb") as file:
+        if file.read(4) in SPREADSHEETS:
+            raise DataError(f"{data} is a spreadsheet, and CSV or Parquet is read: save the sheet as CSV")
 
 
 def require_target(target: str, y: Values) -> None:

@@ -65,6 +65,12 @@ def fit(
     categorical: Annotated[list[str] | None, _text(f"Columns of numbers that are categories{SEVERAL}")] = None,
     ignore: Annotated[list[str] | None, _text(f"Columns to leave out{SEVERAL}")] = None,
     keep: Annotated[list[str] | None, _text(f"Columns to use even if they look like row numbers{SEVERAL}")] = None,
+    decimal: Annotated[
+        str | None, _text("Sign of decimals, . or , where numbers may be read in both ways (auto, by other columns).")
+    ] = None,
+    dates: Annotated[
+        str | None, _text("day or month: what comes first in dates such as 03/04/2020 (auto, by other columns).")
+    ] = None,
     out: Annotated[Path | None, _text("The run folder (run).")] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a run in that folder.")] = False,
     config: Annotated[Path | None, _text("JSON or TOML file of these options; the command line wins.")] = None,
@@ -89,8 +95,8 @@ def fit(
         if options or config or overwrite or out:
             wrong = next(iter([*options, *(["config"] if config else []), *(["out"] if out else []), "overwrite"]))
             raise ParameterError(f"--{wrong.replace('_', '-')} cannot be given with --resume: the run has its settings")
-        resume_table(resume, data, verbose=not quiet, say=say)
-        _show_fit(resume, json=json, quiet=quiet)
+        worked = resume_table(resume, data, verbose=not quiet, say=say)
+        _show_fit(resume, json=json, quiet=quiet, worked=worked)
         return
     given = read_config(config, (*known, "data", "out")) if config is not None else {}
     file, folder = given.pop("data", None), given.pop("out", None)
@@ -103,7 +109,8 @@ def fit(
     _show_fit(place, json=json, quiet=quiet)
 
 
-def _show_fit(folder: Path, *, json: bool, quiet: bool) -> None:
+def _show_fit(folder: Path, *, json: bool, quiet: bool, worked: bool = True) -> None:
+    """The results in a run's folder; ``worked`` says whether they have just come there."""
     from r2d2net.tables import printing, run_folder
     from r2d2net.tables.inspecting import relevance_of_run
     from r2d2net.tables.task import Task
@@ -121,7 +128,8 @@ def _show_fit(folder: Path, *, json: bool, quiet: bool) -> None:
     if results.get("test"):
         printing.show_metrics(results["test"], task.target, counted(results["test"]["rows"], "test row"))
     printing.show_inputs(inputs)
-    typer.echo(f"fitted in {results.get('seconds', 0):g} s; wrote {folder / run_folder.REPORT}")
+    end = "wrote" if worked else "it was finished already, and its report is"
+    typer.echo(f"fitted in {results.get('seconds', 0):g} s; {end} {folder / run_folder.REPORT}")
 
 
 @app.command()

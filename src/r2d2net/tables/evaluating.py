@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from r2d2net.errors import DataError
+from r2d2net.tables.checking import require_no_spreadsheet
 from r2d2net.tables.column_kinds import Counts
 from r2d2net.tables.columns import ignored, notes_of
 from r2d2net.tables.novelty import is_unlike
@@ -22,6 +23,7 @@ def evaluate_file(
     run: FittedRun, data: Path, *, level: float | None = None, draws: int | None = None, seed: int | None = None
 ) -> tuple[dict[str, Any], list[str]]:
     """Metrics of all rows of a file that have a target, and what the user should know of them."""
+    require_no_spreadsheet(data)
     task, scored = run.task, Scored(run.task)
     interval = run.settings.level if level is None else level
     counts: Counts = Counter()

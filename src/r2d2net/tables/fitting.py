@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from r2d2net.errors import CheckpointError, DataError, Interrupted, R2D2NetError
+from r2d2net.errors import CheckpointError, DataError, DivergenceError, Interrupted, R2D2NetError
 from r2d2net.estimators import R2D2Classifier, R2D2Regressor
 from r2d2net.estimators.base import RELEVANCE_DRAWS, RELEVANCE_ROWS, SHUFFLES, BayesianPerceptron
 from r2d2net.files import replace_when_written, write_json
@@ -23,9 +23,10 @@ from r2d2net.posterior import Posterior
 from r2d2net.provenance import provenance
 from r2d2net.report.run_page import write_run_page
 from r2d2net.run.threads import one_thread
+from r2d2net.run.train import ADVICE
 from r2d2net.shrinkage import input_relevance
 from r2d2net.tables import run_folder
-from r2d2net.tables.checking import require_suitable, require_target
+from r2d2net.tables.checking import require_no_spreadsheet, require_suitable, require_target
 from r2d2net.tables.columns import Columns
 from r2d2net.tables.novelty import FEWEST, Novelty, is_unlike, learn_novelty
 from r2d2net.tables.printing import progress_bar
@@ -37,11 +38,13 @@ from r2d2net.tables.training_table import TrainingTable, read_training_table
 from r2d2net.tables.wording import counted
 
 Say = Callable[[str], None]
+ADVICE_OF_OPTIONS = "use another --algorithm or --seed, a larger --batch-size, or look for extreme values in columns"
 
 
 def fit_table(data: Path, folder: Path, settings: Settings, *, overwrite: bool, verbose: bool, say: Say) -> None:
     """Fit to a file and write the run folder; ``say`` is given a line for each thing the user should know."""
     run_folder.require_new(folder, overwrite=overwrite)
+    require_no_spreadsheet(data)
     table = read_training_table(data, settings)
     require_suitable(settings, table.task)
     if table.task.is_regression:
@@ -69,12 +72,15 @@ def fit_table(data: Path, folder: Path, settings: Settings, *, overwrite: bool, 
         raise
 
 
-def resume_table(folder: Path, data: Path | None, *, verbose: bool, say: Say) -> None:
-    """Go on with an interrupted run; the file must be the one it began with, wherever it lies now."""
+def resume_table(folder: Path, data: Path | None, *, verbose: bool, say: Say) -> bool:
+    """Go on with an interrupted run; the file must be the one it began with, wherever it lies now.
+
+    Returns whether anything was left to do.
+    """
     content = run_folder.read_run(folder)
     if content["state"] == "finished":
         say(f"{folder} is finished: there is nothing left to do")
-        return
+        return False
     settings = Settings.back(content["settings"])
     place = Path(str(content["data"].get("path"))) if data is None else data
     if not place.is_file():
@@ -82,18 +88,21 @@ def resume_table(folder: Path, data: Path | None, *, verbose: bool, say: Say) ->
     if digest(place) != content["data"].get("sha256"):
         raise CheckpointError(f"{place} is not the file that {folder} was begun with: fit anew with --overwrite")
     table = read_training_table(place, settings)
-    if table.columns.plain() != content.get("columns"):
+    if (table.columns.plain(), table.task.plain()) != (content.get("columns"), content.get("task")):
         raise CheckpointError(f"{folder} was begun by another version of r2d2net: fit anew with --overwrite")
     with _going_on(folder):
         _fit(folder, content, table, settings, verbose, say)
+    return True
 
 
 @contextmanager
 def _going_on(folder: Path) -> Iterator[None]:
-    """Say how to go on after an interruption or with a full disk, which leave what is trained."""
+    """Say how to go on after an interruption or with a full disk, which leave what is trained, or otherwise."""
     how = f"go on by `r2d2net fit --resume {folder}`"
     try:
         yield
+    except DivergenceError as error:
+        raise DivergenceError(str(error).replace(ADVICE, ADVICE_OF_OPTIONS)) from error
     except KeyboardInterrupt as error:
         raise Interrupted(f"interrupted: {how}") from error
     except BrokenPipeError:  # whoever reads the notes has gone

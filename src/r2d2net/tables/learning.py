@@ -8,17 +8,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from r2d2net.errors import DataError
-from r2d2net.tables.cells import READABLE, Values, codes, days, is_empty, numbers
+from r2d2net.tables.cells import READABLE, Values, codes, is_empty, numbers
 from r2d2net.tables.column_kinds import Category, Column, Number
 from r2d2net.tables.columns import Columns, chosen
-from r2d2net.tables.spelling import (
-    Form,
-    find_date_form,
-    find_number_form,
-    leading_zeros,
-    written_days,
-    written_numbers,
-)
+from r2d2net.tables.conventions import UNKNOWN, Convention, Form, date_form, is_iso, number_form
+from r2d2net.tables.spelling import leading_zeros, written_days, written_numbers
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -35,6 +29,7 @@ def learn_columns(
     categorical: Sequence[str] = (),
     ignore: Sequence[str] = (),
     keep: Sequence[str] = (),
+    convention: Convention = UNKNOWN,
 ) -> Columns:
     """What the columns but the target are.
 
@@ -44,6 +39,7 @@ def learn_columns(
         categorical: Columns that are categories even if written in numbers, as `chosen` takes them.
         ignore: Columns to leave out.
         keep: Columns to use even if they look like row numbers or identifiers.
+        convention: How doubtful numbers and dates are read (see `conventions`).
     """
     names = [str(name) for name in table.columns]
     told = chosen(categorical, names, "categorical")
@@ -57,7 +53,7 @@ def learn_columns(
         if name in without:
             left_out[name] = "as told"
             continue
-        found, said = learn_column(name, table[name], categorical=name in told, keep=name in kept)
+        found, said = learn_column(name, table[name], convention, categorical=name in told, keep=name in kept)
         if isinstance(found, str):
             left_out[name] = f"{found}; {said}" if said else found
         else:
@@ -73,38 +69,38 @@ def learn_columns(
     return Columns(tuple(used), left_out, read_as)
 
 
-def learn_column(name: str, column: pd.Series, *, categorical: bool, keep: bool) -> tuple[Column | str, str]:
+def learn_column(
+    name: str, column: pd.Series, convention: Convention, *, categorical: bool, keep: bool
+) -> tuple[Column | str, str]:
     """What one column is, or why it is left out; and what should be said of how it was read."""
     if not column.notna().any():
         return "empty", ""
-    found = Form("", "", "") if categorical else form_of(column)
+    found = Form("", "", "") if categorical else form_of(column, convention)
     if found.kind:
         read = written_days if found.kind == "date" else written_numbers
         return _number(name, found, read(column, found.form), column.index.to_numpy(), keep), found.said
     return _category(name, codes(column), categorical or keep), found.said
 
 
-def form_of(column: pd.Series) -> Form:
-    """What a column's cells are: numbers or dates, plain ones or all in another form; the kind "" is categories.
-
-    A form that reads every cell comes before plain numbers that read most: 950 and 1,200 are thousands.
-    """
+def form_of(column: pd.Series, convention: Convention) -> Form:
+    """What a column's cells are: numbers or dates, plain ones or in another form; the kind "" is categories."""
     code = leading_zeros(column)
     if code is not None:
         return Form("", "", f"{code!r} has leading zeros, so it is read as codes, not numbers")
-    filled = int((~is_empty(column)).sum())
-    share = {kind: _readable(read(column)) / max(1, filled) for kind, read in (("number", numbers), ("date", days))}
-    number = find_number_form(column) if share["number"] < 1 else None
-    if number is not None and number.kind:
-        return number
-    plain = next((kind for kind in share if share[kind] >= READABLE), None)
-    if plain is not None:
-        return Form(plain, "", "")
-    return number or find_date_form(column) or Form("", "", "")
+    found = number_form(column, convention.decimal)
+    if found is not None:
+        return found
+    if _is_plain(column):
+        return Form("number", "", "")
+    if is_iso(column):
+        return Form("date", "", "")
+    return date_form(column, convention.dates) or Form("", "", "")
 
 
-def _readable(values: Values) -> int:
-    return int((~np.isnan(values)).sum())
+def _is_plain(column: pd.Series) -> bool:
+    """Whether a column, which may be of numbers and not texts, holds plain numbers."""
+    there = ~np.isnan(numbers(column))
+    return int(there.sum()) >= READABLE * max(1, int((~is_empty(column)).sum()))
 
 
 def _number(name: str, found: Form, values: Values, rows: np.ndarray, keep: bool) -> Number | str:

@@ -13,6 +13,7 @@ from typing import IO, TYPE_CHECKING, Any, Protocol
 
 from r2d2net.errors import DataError, ParameterError
 from r2d2net.files import replace_when_written
+from r2d2net.tables.checking import require_no_spreadsheet
 from r2d2net.tables.column_kinds import Counts
 from r2d2net.tables.columns import chosen, ignored, notes_of
 from r2d2net.tables.reading import PARQUET, is_parquet, read_blocks, require_parquet
@@ -64,6 +65,7 @@ def predict_file(
     """
     if out is not None and out.exists() and out.samefile(data):
         raise ParameterError(f"-o {out} is the file of the rows itself: give another name")
+    require_no_spreadsheet(data)
     summary = Summary()
     kept: list[str] = []
     with _writing(out, stdout, form) as write:

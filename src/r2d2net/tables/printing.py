@@ -16,6 +16,7 @@ from rich.text import Text
 
 from r2d2net.report.run_page import score_rows
 from r2d2net.run.progress import terminal
+from r2d2net.tables.novelty import FEWEST
 
 MOST_INPUTS = 12
 
@@ -71,9 +72,9 @@ def show_metrics(metrics: dict[str, Any], target: str, title: str) -> None:
     table.add_column("best constant", justify="right")
     for line in score_rows(metrics, target):
         table.add_row(*(Text(cell) for cell in line))
-    table.add_row(
-        "rows unlike the training rows", f"{metrics['unlike']:.1%}", f"{metrics['unlike_expected']:.0%} expected"
-    )
+    expected = metrics["unlike_expected"]
+    known = f"{expected:.0%} expected" if expected else f"needs {FEWEST} training rows"
+    table.add_row("rows unlike the training rows", f"{metrics['unlike']:.1%}", known)
     screen().print(table)
 
 

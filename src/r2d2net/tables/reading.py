@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 SEPARATORS = (",", ";", "\t", "|")
+LINES = 50  # of a file's beginning, by which its separator is found
+UNUSED = "\x1f"  # a sign that no line has, so that lines stay whole
 PARQUET = (".parquet", ".pq")
 HINT = "Parquet needs pyarrow: pip install 'r2d2net[parquet]', or use CSV"
 
@@ -52,6 +54,12 @@ def read_blocks(path: Path, rows: int) -> Iterator[pd.DataFrame]:
     require_parquet(path)
     with _one_line(path):
         yield from _parquet_blocks(path, rows) if is_parquet(path) else _csv_blocks(path, rows)
+
+
+def separator_of(path: Path) -> str:
+    """What separates the fields of a CSV file; "" for Parquet."""
+    with _one_line(path):
+        return "" if is_parquet(path) else _separator(path)
 
 
 def digest(path: Path) -> str:
@@ -94,16 +102,47 @@ def _encoding(path: Path) -> str:
 
 
 def _header(path: Path) -> tuple[str, list[str]]:
-    """The separator that cuts the first line into most names, and the names."""
+    """What separates the fields, and the names of the columns."""
     import pandas as pd
 
-    def cut(separator: str) -> list[str]:
-        first = pd.read_csv(path, header=None, nrows=1, **_options(path, separator)).iloc[0]
-        cells = ["" if pd.isna(cell) else str(cell).strip() for cell in first]
-        return [cell or f"Unnamed: {i}" for i, cell in enumerate(cells)]
+    separator = _separator(path)
+    first = pd.read_csv(path, header=None, nrows=1, **_options(path, separator)).iloc[0]
+    cells = ["" if pd.isna(cell) else str(cell).strip() for cell in first]
+    return separator, _distinct(path, [cell or f"Unnamed: {i}" for i, cell in enumerate(cells)])
 
-    separator = max(SEPARATORS, key=lambda one: len(cut(one)))
-    return separator, _distinct(path, cut(separator))
+
+def _separator(path: Path) -> str:
+    """The separator that cuts the header and the first rows into equally many fields.
+
+    Where that is so of several, commas come last: names and numbers have them, too. Where it is so of none, it is the
+    one that most rows agree with, then the one that cuts the header into most names.
+    """
+    lines = _first_lines(path)
+    widths = {separator: _widths(lines, separator) for separator in SEPARATORS}
+    fitting = [separator for separator in SEPARATORS if widths[separator][0] > 1] or SEPARATORS
+
+    def fitness(separator: str) -> tuple[float, bool, int]:
+        header, *rows = widths[separator]
+        agreeing = sum(width == header for width in rows) / max(1, len(rows))
+        return agreeing, agreeing == 1 and separator != "," and header > 1, header
+
+    return max(fitting, key=fitness)
+
+
+def _widths(lines: list[str], separator: str) -> list[int]:
+    """How many fields the header and the first rows have; at least that of the header."""
+    records = [len(record) for record in csv.reader(lines, delimiter=separator, skipinitialspace=True)]
+    whole = records if len(lines) < LINES else records[:-1]  # a quoted field may have been cut
+    return whole or [1]
+
+
+def _first_lines(path: Path) -> list[str]:
+    """The first lines that are not blank, as they are, of a file that may be packed."""
+    import pandas as pd
+
+    raw = {**_options(path, UNUSED), "quoting": csv.QUOTE_NONE, "skipinitialspace": False}
+    lines = pd.read_csv(path, header=None, nrows=LINES, usecols=[0], **raw)[0]
+    return [f"{line}\n" for line in lines.dropna() if line.strip()]
 
 
 def _parquet_blocks(path: Path, rows: int) -> Iterator[pd.DataFrame]:

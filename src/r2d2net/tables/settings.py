@@ -19,6 +19,7 @@ from r2d2net.tables.task import TASKS
 
 Parse = Callable[[str, Any], Any]
 MOST_WEIGHTS = 20_000_000
+LATER = {"decimal": "auto", "dates": "auto"}  # what runs of older versions do not have
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,6 +43,8 @@ class Settings:
     categorical: tuple[str, ...] = ()
     ignore: tuple[str, ...] = ()
     keep: tuple[str, ...] = ()
+    decimal: str = "auto"
+    dates: str = "auto"
     seed: int = 0
 
     @classmethod
@@ -64,7 +67,7 @@ class Settings:
     def back(cls, plain: Any) -> Settings:
         """From what `plain` gave and a file kept."""
         try:
-            return cls.of({field.name: plain[field.name] for field in fields(cls)})
+            return cls.of({field.name: {**LATER, **plain}[field.name] for field in fields(cls)})
         except (KeyError, TypeError, ParameterError) as error:
             raise CheckpointError(f"the settings of the run cannot be read: {error}") from error
 
@@ -112,10 +115,16 @@ def _text(name: str, value: Any) -> str:
 def _choice(*choices: str) -> Parse:
     def parse(name: str, value: Any) -> str:
         if not isinstance(value, str) or value.lower() not in choices:
-            raise _error(name, value, f"use one of {', '.join(choices)}")
+            raise _error(name, value, f"use one of {', '.join(choices)}", "is no choice")
         return value.lower()
 
     return parse
+
+
+def _decimal(name: str, value: Any) -> str:
+    if value not in ("auto", ".", ","):
+        raise _error(name, value, "use . or , or auto")
+    return str(value)
 
 
 def _whole(least: int, most: int) -> Parse:
@@ -158,9 +167,9 @@ def _names(name: str, value: Any) -> tuple[str, ...]:
     return tuple(part.strip() for part in parts if part.strip())
 
 
-def _error(name: str, value: Any, fix: str) -> ParameterError:
+def _error(name: str, value: Any, fix: str, fault: str = "is out of range") -> ParameterError:
     shown = " ".join(str(value).split())[:80]
-    return ParameterError(f"--{name.replace('_', '-')} {shown} is out of range: {fix}")
+    return ParameterError(f"--{name.replace('_', '-')} {shown} {fault}: {fix}")
 
 
 PARSERS: dict[str, Parse] = {
@@ -181,5 +190,7 @@ PARSERS: dict[str, Parse] = {
     "categorical": _names,
     "ignore": _names,
     "keep": _names,
+    "decimal": _decimal,
+    "dates": _choice("auto", "day", "month"),
     "seed": _whole(0, LARGEST_SEED),
 }

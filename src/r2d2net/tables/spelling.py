@@ -1,19 +1,23 @@
 """Numbers and dates as people write them: 1.234,50 €, 12 %, 31/12/2020, 3 Jan 2020.
 
-A column has a form if every filled cell follows it and no other form gives other values: dates that may be day/month as
-well as month/day have none. The form of numbers is three marks, of decimals, thousands and unit, such as ",.€", or ",."
-without a unit; that of dates is a format of strptime. Read so, 12 % is 12.
+The form of numbers is three marks, of decimals, thousands and unit, such as ",.€", or ",." without a unit; "" is the
+plain form of programs. That of dates is a format of strptime; "" is ISO 8601. Read so, 12 % is 12. A form may be a
+column's if it reads nine tenths of its filled cells, as with plain numbers; the others are taken as missing.
+
+Cells such as 1.234 or 03/04/2020 can be read in two ways. If no other cell of the column settles it, the other columns
+of the file may (see `conventions`).
 """
 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from r2d2net.tables.cells import LARGEST, Values, days, is_empty, numbers, texts
+from r2d2net.tables.cells import LARGEST, READABLE, Values, days, is_empty, numbers, texts
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -25,21 +29,66 @@ DOTTED = ("%d.%m.%Y", "%Y.%m.%d", "%d.%m.%y")
 NAMED = ("%d %b %Y", "%d %B %Y", "%d-%b-%Y", "%d-%b-%y", "%b %d, %Y", "%B %d, %Y", "%b %d %Y", "%B %d %Y")
 DAYS = SLASHED + DOTTED + NAMED
 TIMES = ("", " %H:%M", " %H:%M:%S", " %I:%M %p", " %I:%M:%S %p")
-SAMPLE = 30  # cells that a form must read before the whole column is tried
+SAMPLE = 50  # cells: a form that reads half of them is tried on the whole column
+FIRST = {"d": "day", "m": "month", "b": "month", "B": "month", "Y": "year"}  # the letter that a date's form begins with
 
 
-class Form(NamedTuple):
-    """How a column's cells are written.
+class Way(NamedTuple):
+    """One way to read a column: the form, and what it reads of the filled cells; nan where it reads nothing."""
+
+    form: str
+    values: Values
+
+
+class Spelling(NamedTuple):
+    """How a column of numbers or dates can be read.
 
     Attributes:
-        kind: "number" or "date"; "" where several forms are possible, so that none is taken.
-        form: See above.
-        said: For the user.
+        cells: The filled ones.
+        ways: By the sign of decimals ("." or ","), or by what a date begins with ("day", "month" or "year").
+        own: The way that the cells settle: what others read they do not; "" if there is none.
+        hint: The way that is likelier by the cells alone; "" if none is.
     """
 
-    kind: str
-    form: str
-    said: str
+    cells: pd.Series
+    ways: dict[str, Way]
+    own: str
+    hint: str = ""
+
+    @property
+    def doubtful(self) -> bool:
+        """Whether the ways differ in what they read, and the cells do not settle it."""
+        return not self.own and bool(self.differing.any())
+
+    @property
+    def differing(self) -> np.ndarray:
+        """Which cells the ways read as different values."""
+        first, *others = (way.values for way in self.ways.values())
+        unlike = [(first != other) & ~np.isnan(first) & ~np.isnan(other) for other in others]
+        return np.any(unlike, axis=0) if unlike else np.zeros(len(first), dtype=bool)
+
+    def evidence(self) -> tuple[float, str]:
+        """The share of the cells that are read in the column's own way alone, and one of them; 0.0 if there is none."""
+        form = self.ways[self.own].form if self.own else ""
+        for cells in (_sample(self.cells), self.cells) if self.own else ():
+            read = written_days if "%d" in form else written_numbers
+            others = [np.isnan(read(cells, other)) for other in _others(form)]
+            clear = ~np.isnan(read(cells, form)) & np.all(others, axis=0)
+            if clear.any():
+                return float(clear.mean()), str(cells[clear].iloc[0])
+        return 0.0, ""
+
+    def values(self, way: str) -> Values:
+        return self.ways[way].values
+
+    def longest(self, which: np.ndarray) -> int:
+        """The place of the longest of some cells, to show it."""
+        places = np.flatnonzero(which)
+        return int(places[int(self.cells.iloc[places].str.len().argmax())])
+
+    def read_as(self, way: str, at: int) -> str:
+        """For the user, of a number."""
+        return f"{self.cells.iloc[at]!r} is read as the number {self.values(way)[at]:.15g}"
 
 
 def written_numbers(column: pd.Series, form: str, far: float = np.nan) -> Values:
@@ -58,41 +107,45 @@ def written_days(column: pd.Series, form: str) -> Values:
     return days(column, form or "ISO8601")
 
 
-def find_number_form(column: pd.Series) -> Form | None:
-    """The form of a column of numbers that are not plain ones, all of them; None if there is no such form."""
+def number_spelling(column: pd.Series) -> Spelling | None:
+    """How a column of texts reads as numbers with decimal points and with decimal commas; None if it does not."""
     cells = _filled(column)
-    unit = _unit(cells.iloc[:SAMPLE])
+    unit = _unit(_sample(cells))
     if unit is None:
         return None
-    found = _fitting(cells, [marks + unit for marks in MARKS], written_numbers)
-    if not found:
+    ways: dict[str, Way] = {}
+    for sign in (".", ","):
+        forms = [""] * (sign == "." and not unit) + [marks + unit for marks in MARKS if marks[0] == sign]
+        found = _best(cells, forms, written_numbers)
+        if found is not None:
+            ways[sign] = found
+        if found is not None and not found.form and _is_whole(cells, found.values):
+            ways[","] = Way(",.", found.values)  # without a mark both read the same: no need to
+            break
+    if not ways:
         return None
-    first, values = found[0]
-    others = [form for form, read in found if not np.array_equal(read, values)]
-    if others:  # 1,234: both marks are possible. Thousands are no decimals where shorter numbers have no mark
-        bare = [len(re.sub(r"\D", "", cell)) for cell in cells if not re.search(r"\d[.,]\d", cell)]
-        if not (bare and max(bare) <= 3) and not (unit and unit in MONEY):
-            said = f"{cells.iloc[0]!r} may have thousands or decimals: write numbers without thousands marks"
-            return Form("", "", said)
-        first, values = max(found, key=lambda one: float(np.abs(one[1]).sum()))
-    longest = int(cells.str.len().argmax())
-    return Form("number", first, f"{cells.iloc[longest]!r} is read as the number {values[longest]:.15g}")
+    spelling = Spelling(cells, ways, _settled(ways))
+    if spelling.doubtful and unit and unit in MONEY:  # 1,234: money has no three decimals
+        return spelling._replace(hint=max(ways, key=lambda sign: float(np.nansum(np.abs(ways[sign].values)))))
+    return spelling
 
 
-def find_date_form(column: pd.Series) -> Form | None:
-    """The form of a column of dates that are not ISO 8601, all of them; None if there is no such form."""
+def date_spelling(column: pd.Series) -> Spelling | None:
+    """How a column of texts reads as dates that are not ISO 8601, by what they begin with; None if it does not."""
     cells = _filled(column)
-    if not len(cells) or not cells.iloc[:SAMPLE].str.contains(r"\d").all():
-        return None
-    found = _fitting(cells, [day + time for day in DAYS for time in TIMES], written_days)
-    if not found:
-        return None
-    first, values = found[0]
-    others = [form for form, read in found if not np.array_equal(read, values)]
-    if others:
-        said = f"{cells.iloc[0]!r} may be {spelt_out(first)} or {spelt_out(others[0])}: write dates as 2020-12-31"
-        return Form("", "", said)
-    return Form("date", first, f"{cells.iloc[0]!r} is read as the date {spelt_out(first)}")
+    if not len(cells) or _sample(cells).str.match(r"\w+(?:[-/.]|\s+)\w+(?:[-/.,]|\s)").mean() < 0.5:
+        return None  # no three parts: it is quicker not to try all forms
+    forms: dict[str, list[str]] = {}
+    for form in (day + time for day in DAYS for time in TIMES):
+        forms.setdefault(FIRST[form[1]], []).append(form)
+    found = {first: _best(cells, group, written_days) for first, group in forms.items()}
+    ways = {first: way for first, way in found.items() if way is not None}
+    return Spelling(cells, ways, _settled(ways)) if ways else None
+
+
+def spread(count: int, most: int) -> np.ndarray:
+    """Places of some out of so many: all, or ``most`` drawn at random, since what is wrong may come regularly."""
+    return np.arange(count) if count <= most else np.unique(np.random.default_rng(0).integers(0, count, most))
 
 
 def leading_zeros(column: pd.Series) -> str | None:
@@ -123,28 +176,66 @@ def _filled(column: pd.Series) -> pd.Series:
     return cells[cells.notna().to_numpy() & ~is_empty(column)]
 
 
+def _sample(cells: pd.Series) -> pd.Series:
+    return cells.iloc[spread(len(cells), SAMPLE)]
+
+
 def _unit(cells: pd.Series) -> str | None:
-    """The unit's sign that all cells have, "" if none has one, None if they differ."""
-    found = {"".join(sign for sign in cell if sign in MONEY + "%") for cell in cells}
-    unit = found.pop() if len(found) == 1 else None
+    """The sign of the unit that most cells with digits have, "" if none; None if it is several or no cell has."""
+    found = Counter("".join(sign for sign in cell if sign in MONEY + "%") for cell in cells if re.search(r"\d", cell))
+    unit = found.most_common(1)[0][0] if found else None
     return unit if unit is not None and len(unit) <= 1 else None
 
 
-def _fitting(cells: pd.Series, forms: list[str], read: Callable[[pd.Series, str], Values]) -> list[tuple[str, Values]]:
-    """The forms that read all cells, with what they read."""
-    sample = cells.iloc[:SAMPLE]
-    likely = [form for form in forms if not np.isnan(read(sample, form)).any()]
-    found = [(form, read(cells, form)) for form in likely]
-    return [(form, values) for form, values in found if not np.isnan(values).any()]
+def _best(cells: pd.Series, forms: list[str], read: Callable[[pd.Series, str], Values]) -> Way | None:
+    """The form that reads most cells, the first of several; None if none reads enough."""
+    best, most = None, 0
+    for form in forms:
+        if np.isnan(read(_sample(cells), form)).mean() > 0.5:
+            continue
+        values = read(cells, form)
+        count = int((~np.isnan(values)).sum())
+        if count > most:
+            best, most = Way(form, values), count
+        if not cells[np.isnan(values)].str.contains(r"\d").any():  # what is left no form reads
+            break
+    return best if most >= READABLE * len(cells) else None
+
+
+def _others(form: str) -> list[str]:
+    """Forms that differ in the sign of decimals, or in whether day or month comes first."""
+    if "%d" in form:
+        return [form.translate(str.maketrans("dm", "md"))] if "%m" in form else []
+    sign = form[:1] or "."
+    return [""] * (sign == "," and len(form) == 2) + [marks + form[2:] for marks in MARKS if marks[0] != sign]
+
+
+def _is_whole(cells: pd.Series, values: Values) -> bool:
+    """Whether all cells are plain numbers without a mark."""
+    return not np.isnan(values).any() and not cells.str.contains(".", regex=False).any()
+
+
+def _settled(ways: dict[str, Way]) -> str:
+    """The way by which cells are read that others do not read, nine times as many as the other way round; or ""."""
+    there = {name: ~np.isnan(way.values) for name, way in ways.items()}
+    first = max(there, key=lambda name: int(there[name].sum()))
+    for other in there.keys() - {first}:
+        only, others_only = int((there[first] & ~there[other]).sum()), int((there[other] & ~there[first]).sum())
+        if not only or only < READABLE * (only + others_only):
+            return ""
+    return first
 
 
 def _reader(form: str) -> Callable[[str], float]:
     """Reads one cell; nan where it is not of the form."""
     decimal, thousands, unit = re.escape(form[0]), re.escape(form[1]), re.escape(form[2:])
-    digits = rf"(?:[1-9]\d{{0,2}}(?:{thousands}\d{{3}})+|\d+)(?:{decimal}\d*)?|{decimal}\d+"
+    grouped = rf"[1-9]\d{{0,2}}(?:{thousands}\d{{3}})+(?:{decimal}\d*)?"
+    digits = rf"{grouped}|(?:\d+(?:{decimal}\d*)?|{decimal}\d+)(?:[eE][+-]?\d{{1,3}})?"
     pattern = re.compile(rf"([+-]?) ?({unit})? ?([+-]?)({digits}) ?({unit})?")
 
     def read(cell: str) -> float:
+        if cell.lower().lstrip("+-") in ("inf", "infinity"):
+            return -np.inf if cell.startswith("-") else np.inf
         match = pattern.fullmatch(cell.replace("\u2212", "-").replace("\u00a0", " ").replace("\u202f", " "))
         if match is None or (match[1] and match[3]) or bool(match[2]) + bool(match[5]) != bool(unit):
             return np.nan

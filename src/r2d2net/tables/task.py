@@ -13,8 +13,9 @@ import numpy as np
 
 from r2d2net.errors import CheckpointError, DataError, require
 from r2d2net.tables.cells import NOTHING, READABLE, codes, is_empty, numbers
+from r2d2net.tables.conventions import UNKNOWN, Convention, Form, is_iso, number_form
 from r2d2net.tables.reading import shown
-from r2d2net.tables.spelling import Form, find_number_form, written_numbers
+from r2d2net.tables.spelling import date_spelling, written_numbers
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -73,27 +74,29 @@ class Task:
         return task
 
 
-def detect_task(column: pd.Series, target: str, told: str = "auto") -> Task:
+def detect_task(column: pd.Series, target: str, told: str = "auto", convention: Convention = UNKNOWN) -> Task:
     """The task that a target's filled cells ask for, or the one that the user told."""
     require(told in TASKS, "--task", told, f"use one of {', '.join(TASKS)}")
-    values, cells = numbers(column), codes(column)
-    form = Form("", "", "")
-    if np.isnan(values[~is_empty(column)]).any():
-        form = find_number_form(column) or form
-        values = written_numbers(column, form.form)
+    cells = codes(column)
+    form = number_form(column, convention.decimal) or Form("", "", "")
+    values = written_numbers(column, form.form)
     filled = int(cells.notna().sum())
     if filled == 0:
         raise DataError(f"--target {target} is empty: choose a column with values")
     readable = values[~np.isnan(values)]
     is_number = 0 < len(readable) >= READABLE * int((~is_empty(column)).sum())
     kind = told
+    if told in ("auto", "regression") and not is_number and (is_iso(column) or date_spelling(column) is not None):
+        sample = cells[~is_empty(column)].iloc[0]
+        fix = "write them as numbers, such as days since the first, or take each as a class by --task multiclass"
+        raise DataError(f"--target {target} has dates such as {sample!r}: {fix}")
     if told == "auto":
         distinct = len(np.unique(readable)) if is_number else cells.nunique()
         classes = distinct == 2 or not is_number or _numbered(readable)
         kind = ("binary" if distinct == 2 else "multiclass") if classes else "regression"
     if kind == "regression":
         task = _regression(target, column, readable, filled, is_number)
-        return replace(task, form=form.form, said=form.said if form.kind else "")
+        return replace(task, form=form.form, said=form.said)
     task = _classification(target, kind, cells.mask(is_empty(column), None) if is_number else cells, told)
     words = [level for level in task.classes if level.lower() in NOTHING]
     said = f"{shown(words)} is taken as a class: leave its cells empty if it means that there is none" if words else ""

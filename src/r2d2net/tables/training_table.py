@@ -11,9 +11,10 @@ import numpy as np
 from r2d2net.errors import DataError, ParameterError
 from r2d2net.tables.cells import Values
 from r2d2net.tables.column_kinds import Category, Counts, Encoded
-from r2d2net.tables.columns import Columns, notes_of
+from r2d2net.tables.columns import Columns, chosen, notes_of
+from r2d2net.tables.conventions import find_convention
 from r2d2net.tables.learning import learn_columns
-from r2d2net.tables.reading import read_table, shown
+from r2d2net.tables.reading import read_table, separator_of, shown
 from r2d2net.tables.settings import Settings
 from r2d2net.tables.task import Task, detect_task
 from r2d2net.tables.wording import counted
@@ -58,7 +59,10 @@ def read_training_table(path: Path, settings: Settings) -> TrainingTable:
         raise ParameterError(f"--target {target} is no column of {path}: it has {shown(list(table.columns), 20)}")
     if len(table) < LEAST_ROWS:
         raise DataError(f"{path} has {counted(len(table), 'row')}: give at least {LEAST_ROWS}")
-    task = detect_task(table[target], target, settings.task)
+    names = [str(name) for name in table.columns]
+    skip = chosen(settings.categorical, names, "categorical") + chosen(settings.ignore, names, "ignore")
+    convention = find_convention(table, separator_of(path), settings.decimal, settings.dates, skip)
+    task = detect_task(table[target], target, settings.task, convention)
     y = task.read(table[target])
     there = ~np.isnan(y)
     if int(there.sum()) < LEAST_ROWS:
@@ -69,7 +73,7 @@ def read_training_table(path: Path, settings: Settings) -> TrainingTable:
     table, y = table[there], y[there]
     classes = not task.is_regression
     is_test = held_out(y, round(settings.test * len(y)), settings.seed, by_class=classes, stay=2)
-    columns = learn_columns(table[~is_test], target, settings.categorical, settings.ignore, settings.keep)
+    columns = learn_columns(table[~is_test], target, settings.categorical, settings.ignore, settings.keep, convention)
     settings.require_size(sum(len(one.inputs) for one in columns.used), max(1, len(task.classes)))
     counts: Counts = Counter()
     train, test = columns.encode(table[~is_test], counts), columns.encode(table[is_test], counts)

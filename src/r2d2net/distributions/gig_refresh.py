@@ -1,0 +1,87 @@
+"""New values for giG(chi, rho, lam) variables that have old ones: one proposal each, and the old value if it fails.
+
+Whether a proposal x' of `gig_sampler` is accepted depends on (chi, rho, lam) and never on the old value x. So
+
+    x <- x' ~ giG(chi, rho, lam) with probability a(chi, rho, lam),      x <- x otherwise
+
+leaves giG(chi, rho, lam) invariant, as a sweep must. Nothing is drawn again: all shapes are known beforehand, which
+suits compilers and accelerators.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from r2d2net.distributions.gig_sampler import TouchingPoints, propose, representable, touching_points
+from r2d2net.distributions.select import where_negative
+
+MOST_PRODUCT = 1e30  # of chi rho in float32: see `gig_sampler.check_parameters`
+LEAST_PRODUCT = 1e-36  # the same where |lam| < LOW_ORDER
+LOW_ORDER = 0.25
+
+
+class Hat(NamedTuple):
+    """What of the proposals depends on the order alone."""
+
+    order: Tensor  # |lam|
+    points: TouchingPoints
+
+
+def gig_refreshed(
+    x: Tensor,
+    chi: Tensor,
+    rho: Tensor,
+    lam: float,
+    u: Tensor,
+    v: Tensor,
+    *,
+    hat: Hat | None = None,
+    buffers: Tensor | None = None,
+) -> Tensor:
+    """The new values, in the shape of ``x``.
+
+    Args:
+        x: The old values, flat.
+        chi: Coefficient of 1/x, positive and finite.
+        rho: Coefficient of x, the same; of the shape of chi or a single number.
+        lam: Order.
+        u: Uniform on [0, 1), in the shape of x.
+        v: Another.
+        hat: `hat_of` the order in the working dtype, which compiled code has to be given.
+        buffers: `BUFFERS` rows of at least the length of x that are overwritten: fresh memory costs more than the
+            arithmetic.
+    """
+    order, points = hat_of(lam, working_dtype(chi, rho, lam), x.device) if hat is None else hat
+    work = order.dtype
+    c, r = chi.to(work), rho.to(work)
+    if work == torch.float32:
+        c = torch.minimum(c, MOST_PRODUCT / r)
+    else:
+        c, r = representable(c, r, order)
+    space = None if buffers is None or buffers.dtype != work else list(buffers[:, : x.numel()].unbind())
+    proposed = propose(c, r, order, points, u.to(work), v.to(work), reciprocal=lam < 0, buffers=space)
+    proposed = proposed.to(x.dtype)
+    return where_negative(proposed, x, proposed)
+
+
+def working_dtype(chi: Tensor, rho: Tensor, lam: float) -> torch.dtype:
+    """float32 wherever the proposals are as good in it. Only orders near zero look at the parameters."""
+    if chi.dtype != torch.float32 or abs(lam) > 100:
+        return torch.float64
+    if abs(lam) >= LOW_ORDER or chi.numel() == 0:
+        return torch.float32
+    least = math.sqrt(float(chi.min())) * math.sqrt(float(rho.min()))
+    return torch.float32 if least >= math.sqrt(LEAST_PRODUCT) else torch.float64
+
+
+@lru_cache(maxsize=32)
+@torch.inference_mode(False)
+def hat_of(lam: float, work: torch.dtype, device: torch.device) -> Hat:
+    """What depends on the order alone."""
+    order = torch.tensor(abs(lam), dtype=work, device=device)
+    return Hat(order, touching_points(order))

@@ -1,0 +1,23 @@
+"""Choice between two tensors element by element without branches: `torch.where` on a CPU guesses each one."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+INTEGERS = {torch.float32: (torch.int32, 31), torch.float64: (torch.int64, 63)}
+
+
+def where_negative(sign: Tensor, then: Tensor, otherwise: Tensor) -> Tensor:
+    """``then`` where ``sign`` is negative or -0.0, else ``otherwise``; all of one shape and dtype.
+
+    >>> where_negative(torch.tensor([-0.0, 2.0]), torch.tensor([3.0, 4.0]), torch.tensor([5.0, 6.0]))
+    tensor([3., 6.])
+    """
+    if sign.dtype not in INTEGERS:
+        return torch.where(torch.signbit(sign), then, otherwise)
+    integer, place = INTEGERS[sign.dtype]
+    bits = then.view(integer) ^ otherwise.view(integer)
+    bits &= sign.view(integer) >> place  # all ones where negative
+    bits ^= otherwise.view(integer)
+    return bits.view(sign.dtype)

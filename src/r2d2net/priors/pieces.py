@@ -1,0 +1,54 @@
+"""Scales and what belongs to them, cut into flat pieces that a core's cache holds.
+
+A sweep over whole tensors would fetch every number from memory for each of its hundred operations, and need room for
+all of its intermediate results. On other devices than the CPU there is one piece: there the launch of an operation
+costs more than its memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import cache
+from typing import Any
+
+import torch
+from torch import Tensor
+
+PIECE = 1 << 15  # entries for each thread
+COMPILED_PIECE = 1 << 17  # fused kernels need no room
+
+
+def piece_size(like: Tensor, *, compiled: bool = False) -> int:
+    """Entries of the largest piece of a tensor."""
+    most = max(1, like.numel())
+    if like.device.type != "cpu":
+        return most
+    return min(most, (COMPILED_PIECE if compiled else PIECE) * torch.get_num_threads())
+
+
+def pieces(size: int, *tensors: Tensor) -> Iterator[tuple[Tensor, ...]]:
+    """Flat views of tensors of one shape, ``size`` entries at a time.
+
+    Tensors without dimensions are given whole with every piece. Others that broadcast to the shape of the first are
+    written out.
+    """
+    shape, count = tensors[0].shape, -(-tensors[0].numel() // size)
+
+    def cut(tensor: Tensor) -> tuple[Tensor, ...]:
+        if tensor.dim() == 0 and len(shape):
+            return (tensor,) * count
+        return (tensor if tensor.shape == shape else tensor.expand(shape)).reshape(-1).split(size)[:count]
+
+    return zip(*map(cut, tensors), strict=True)
+
+
+def write(targets: tuple[Tensor, ...], values: tuple[Tensor, ...]) -> None:
+    """Copy each value to its target."""
+    for target, value in zip(targets, values, strict=True):
+        target.copy_(value)
+
+
+@cache
+def fused(step: Callable[..., Any]) -> Callable[..., Any]:
+    """A function compiled by torch, once for all sizes."""
+    return torch.compile(step, dynamic=True)

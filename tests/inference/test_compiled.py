@@ -1,0 +1,89 @@
+"""Compiled steps and sweeps against eager ones: the same numbers but for rounding, from the same noise."""
+
+import shutil
+from itertools import pairwise
+
+import pytest
+import torch
+
+import r2d2net as rn
+from r2d2net.errors import ParameterError
+from r2d2net.priors import pieces
+
+pytestmark = [
+    pytest.mark.skipif(not shutil.which("g++"), reason="torch.compile needs a compiler"),
+    pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning"),  # of what torch.compile imports
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("prior", [rn.priors.R2D2(), rn.priors.R2D2.paper()], ids=["default", "paper"])
+def test_compiled_sweeps_agree(prior, monkeypatch):
+    """One sweep, as rounding decides a proposal once in a million times and then sets chains apart."""
+    monkeypatch.setattr(pieces, "PIECE", 500)  # eager noise is drawn piece by piece, so the pieces must be the same
+    monkeypatch.setattr(pieces, "COMPILED_PIECE", 500)
+    g = torch.Generator().manual_seed(0)
+    w, scales = torch.randn(1200, generator=g), prior.init_scales((1200,), g)
+    found = []
+    for compiled in (False, True):
+        copied, precision = type(scales)(*(part.clone() for part in scales)), torch.empty(1200)
+        drawn = prior.gibbs_(w, copied, precision, torch.Generator().manual_seed(1), compiled=compiled)
+        ascended = prior.cavi_(w.square(), drawn, precision, compiled=compiled)
+        found.append((*drawn, *ascended, precision))
+    for eager, fused in zip(*found, strict=True):
+        torch.testing.assert_close(fused, eager, rtol=2e-4, atol=0)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("algorithm", [rn.inference.SVGI, rn.inference.SVI], ids=["SVGI", "SVI"])
+def test_compiled_steps_agree(algorithm):
+    """Before the first sweep: steps of at most 0.3 x 0.4 in float32, of which 20 add up."""
+    g = torch.Generator().manual_seed(2)
+    x, y = torch.randn(40, 5, generator=g), torch.randint(3, (40,), generator=g)
+    net, found = rn.nets.mlp(5, [8], 3), []
+    for compiled in (False, True):
+        method = algorithm(compile=compiled, sweep_every=1000)
+        model = rn.BayesianModel(net, rn.priors.R2D2(), rn.likelihoods.Categorical())
+        running, generator = method.build(model, n=40, steps=100), torch.Generator().manual_seed(3)
+        state = running.init(y, generator)
+        for _ in range(20):
+            state, _ = running.step(state, (x, y), generator)
+        found.append((state.mean, state.rho))
+    for eager, fused in zip(*found, strict=True):
+        torch.testing.assert_close(fused, eager, rtol=1e-4, atol=1e-4)
+
+
+def test_sweeps_do_not_depend_on_the_pieces_but_by_their_noise(monkeypatch):
+    """Coordinate ascent has none."""
+    prior, g = rn.priors.R2D2(), torch.Generator().manual_seed(4)
+    moment, scales = torch.rand(1000, generator=g), prior.init_scales((1000,), g)
+    found = []
+    for size in (1 << 15, 300, 7):
+        monkeypatch.setattr(pieces, "PIECE", size)
+        copied, precision = type(scales)(*(part.clone() for part in scales)), torch.empty(1000)
+        found.append((*prior.cavi_(moment, copied, precision), precision))
+    factors = prior.cavi(moment, scales)
+    found.append((*factors.scales, factors.precision))
+    for one, other in pairwise(found):
+        for a, b in zip(one, other, strict=True):
+            torch.testing.assert_close(a, b, rtol=1e-5, atol=0)
+
+
+def test_gibbs_leaves_its_arguments_alone():
+    prior, g = rn.priors.R2D2(), torch.Generator().manual_seed(5)
+    scales = prior.init_scales((30, 4), g)
+    before = [part.clone() for part in scales]
+    prior.gibbs(torch.randn(30, 4, generator=g), scales, g)
+    assert all(map(torch.equal, scales, before))
+
+
+def test_weights_without_a_number_are_one_line():
+    prior = rn.priors.R2D2()
+    scales = prior.init_scales((2,))
+    with pytest.raises(ParameterError, match=r"^w reaches from nan to nan: it must be finite$"):
+        prior.gibbs(torch.tensor([1.0, float("nan")]), scales)
+
+
+def test_compile_is_true_or_false():
+    with pytest.raises(ParameterError, match=r"^compile='yes' is out of range: use True or False$"):
+        rn.inference.SVGI(compile="yes")
