@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
-.PHONY: setup demo test test-slow bench docs lint format clean
+.PHONY: setup demo test test-slow bench bench-quick docs lint format clean
 
 setup: $(STAMP)
 
@@ -23,9 +23,19 @@ test: setup
 test-slow: setup
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m slow
 
-bench: setup
+PEERS := out/peers
+
+$(PEERS)/.installed: benchmarks/peers.txt $(STAMP)
+	$(BIN)/python -m pip install --quiet --no-deps --upgrade --target $(PEERS) -r benchmarks/peers.txt
+	@touch $@
+
+bench: setup $(PEERS)/.installed
+	PYTHONPATH=$(PEERS) $(BIN)/python benchmarks/speed.py --peers --out results/benchmarks
 	$(BIN)/python benchmarks/samplers.py
 	$(BIN)/python benchmarks/data_loading.py
+
+bench-quick: setup
+	$(BIN)/python benchmarks/speed.py --quick
 
 docs: setup
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet

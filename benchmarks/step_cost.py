@@ -38,7 +38,7 @@ LIMITS = {("SGLD", "MLP"): 1.3, ("SGHMC", "MLP"): 1.5}
 PRIORS: dict[str, Callable[[], Any]] = {"Gaussian": rn.priors.Gaussian, "R2D2": rn.priors.R2D2}
 NETS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
     "MLP": (lambda: rn.nets.mlp(784, [400, 400], 10), (784,)),
-    "LeNet": (lambda: rn.nets.LeNet(1, 10, 28), (1, 28, 28)),
+    "LeNet": (lambda: rn.nets.LeNet(3, 10, 32), (3, 32, 32)),
 }
 Step = Callable[[], object]
 
@@ -48,9 +48,9 @@ def batch(shape: tuple[int, ...]) -> tuple[Tensor, Tensor]:
     return torch.randn(ROWS, *shape, generator=g), torch.randint(10, (ROWS,), generator=g)
 
 
-def plain(net: nn.Module, x: Tensor, y: Tensor) -> Step:
+def plain(net: nn.Module, x: Tensor, y: Tensor, *, fused: bool | None = None) -> Step:
     """A step of plain training."""
-    optimizer = torch.optim.Adam(net.parameters())
+    optimizer = torch.optim.Adam(net.parameters(), fused=fused)
 
     def step() -> float:
         optimizer.zero_grad()

@@ -69,7 +69,16 @@ def draw(found: Found) -> dict[str, Figure]:
     base: dict[str, Any] = found.results[0]["settings"]["base"]
     figure = Figure(figsize=(12, 4.8), layout="constrained")
     panels = figure.subplots(1, len(NAMES), sharey=True)
+    ratios = [ratio for sweep in gathered(found).values() for some in sweep.values() for ratio in some]
     for ax, (name, label) in zip(panels, NAMES.items(), strict=True):
+        ticks = sorted({one["settings"][name] for one in found.results})
+        # limits before the data: a single point would leave the axis without width
+        ax.set(xlabel=label, yscale="log", ylim=(min(ratios) / 1.5, max(ratios) * 1.5))
+        if name == "rho_0":
+            ax.set_xlim(ticks[0] - 0.5, ticks[-1] + 0.5)
+        else:
+            ax.set(xscale="log", xlim=(ticks[0] / 1.5, ticks[-1] * 1.5))
+        ax.axvline(base[name], color="0.5", linestyle=":", linewidth=1, label="its value while others vary")
         for (which, scenario), sweep in gathered(found).items():
             if which != name:
                 continue
@@ -79,9 +88,6 @@ def draw(found: Found) -> dict[str, Figure]:
             color, marker, line = LINES[scenario]
             style = {"color": color, "marker": marker, "linestyle": line, "capsize": 3}
             ax.errorbar(values, middle, yerr=errors, label=f"scenario {scenario}", **style)
-        ax.axvline(base[name], color="0.5", linestyle=":", linewidth=1, label="its value while others vary")
-        ax.set(xlabel=label, yscale="log", xscale="linear" if name == "rho_0" else "log")
-        ticks = sorted({one["settings"][name] for one in found.results})
         ax.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
         ax.minorticks_off()
     low, high = panels[0].get_ylim()

@@ -1,0 +1,372 @@
+"""What a shrinkage prior costs beside plain training, and beside other libraries' plain Gaussian prior.
+
+    python benchmarks/speed.py [--quick] [--peers] [--threads 1 2] [--out results/benchmarks]
+
+All figures are ratios within one process, whose contestants take turns, so that a busy moment of the machine hits them
+alike; the median over the rounds is reported, absolute times for information.
+
+* steps: forward, loss, backward, optimiser and the sweeps of the scales at their default cadence, on an MLP
+  784-400-400-10 and LeNet on 3 x 32 x 32, batches of 128. Reference: torch's Adam, and the same fused.
+* prediction: 10,000 rows with 100 draws. Reference: 100 passes of the plain network over them in batches of 1,000.
+* memory: of a layer of 10 million weights in training, in floats a weight beyond the model itself; each contestant in a
+  process of its own.
+* scale: a Gibbs sweep and a coordinate-ascent update of one layer of 10^4 to 4 x 10^7 weights, ns and extra bytes a
+  weight; a step of SVGI on ResNet50 and ResNet101.
+
+Peers: see peers.py for how they are installed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import resource
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from rich.console import Console
+from torch import Tensor, nn
+
+import r2d2net as rn
+from peers import PEERS
+from r2d2net.files import write_json
+from r2d2net.posterior import Posterior
+from r2d2net.provenance import provenance
+from r2d2net.report.markdown_text import pipe_table
+from r2d2net.units import no_units
+from step_cost import NETS, N, Step, batch, bayesian, plain, steady_memory
+
+PREDICTED, DRAWS, PASS = 10_000, 100, 1_000
+SIZES = [10_000, 100_000, 1_000_000, 10_000_000, 40_000_000]
+LIMITS = {  # of ratios to plain training, one thread
+    ("MLP", "R2D2 by CAVI"): 2.1,
+    ("MLP", "R2D2 by CAVI, compiled"): 1.8,
+    ("MLP", "R2D2 by SVGI"): 2.5,
+    ("MLP", "R2D2 by SVGI, compiled"): 2.0,
+    ("LeNet", "R2D2 by CAVI"): 1.15,
+    ("LeNet", "R2D2 by SVGI"): 1.15,
+}
+SWEEP_LIMITS = {"gibbs": 250, "gibbs, compiled": 100, "cavi": 60, "cavi, compiled": 20}  # ns a weight
+PREDICTION_LIMIT, MEMORY_LIMIT = 1.1, 12
+OURS: dict[str, Callable[..., Any]] = {
+    "R2D2 by SVGI": rn.inference.SVGI,
+    "R2D2 by CAVI": rn.inference.CAVI,
+}
+
+
+class Row(NamedTuple):
+    """One figure."""
+
+    section: str
+    what: str
+    who: str
+    value: float
+    unit: str
+    seconds: float | None = None
+    limit: float | None = None
+
+
+def turns(contestants: dict[str, Step], rounds: int, count: int) -> dict[str, list[float]]:
+    """Seconds of a call in each round; an untimed round comes first."""
+    times: dict[str, list[float]] = {name: [] for name in contestants}
+    for turn in range(rounds + 1):
+        for name, call in contestants.items():
+            start = time.perf_counter()
+            for _ in range(count):
+                call()
+            if turn:
+                times[name].append((time.perf_counter() - start) / count)
+    return times
+
+
+def ratios(times: dict[str, list[float]], reference: str) -> Iterator[tuple[str, float, float]]:
+    """Name, median ratio to the reference in the same round, median seconds."""
+    for name, seconds in times.items():
+        ratio = statistics.median(a / b for a, b in zip(seconds, times[reference], strict=True))
+        yield name, ratio, statistics.median(seconds)
+
+
+def steps(rounds: int, count: int, *, compiled: bool, peers: bool) -> Iterator[Row]:
+    """Training steps beside plain training."""
+    for net, (make, shape) in NETS.items():
+        x, y = batch(shape)
+        contestants = {"plain": plain(make(), x, y), "plain, fused Adam": plain(make(), x, y, fused=True)}
+        forms = {"": False, ", compiled": True} if compiled else {"": False}
+        for name, kind in OURS.items():
+            for form, fused in forms.items():
+                method = kind(compile=fused)
+                contestants[name + form] = bayesian(method, make(), rn.priors.R2D2(), x, y, 0.5, rounds * count)
+        contestants["Gaussian by SVI"] = bayesian(
+            rn.inference.SVI(), make(), rn.priors.Gaussian(), x, y, 0.5, rounds * count
+        )
+        if peers:
+            contestants |= {f"{peer}, Gaussian": build(make(), x, y, N).step for peer, build in PEERS.items()}
+        times = turns(contestants, rounds, count)
+        for name, ratio, seconds in ratios(times, "plain"):
+            yield Row("training step", net, name, ratio, "of plain", seconds, LIMITS.get((net, name)))
+        for name, ratio, seconds in ratios(times, "plain, fused Adam"):
+            yield Row("training step", net, name, ratio, "of plain with fused Adam", seconds)
+
+
+def passes(net: nn.Module, x: Tensor) -> None:
+    """What an ensemble of as many plain networks would do."""
+    with torch.inference_mode():
+        for _ in range(DRAWS):
+            for part in x.split(PASS):
+                torch.softmax(net(part), -1)
+
+
+def prediction(rounds: int) -> Iterator[Row]:
+    """10,000 rows with 100 draws beside 100 passes of the plain network."""
+    for name, (make, shape) in NETS.items():
+        g = torch.Generator().manual_seed(1)
+        x, y = torch.randn(PREDICTED, *shape, generator=g), torch.randint(10, (PREDICTED,), generator=g)
+        net = make().eval()
+        model = rn.BayesianModel(make(), rn.priors.R2D2(), rn.likelihoods.Categorical())
+        running = rn.inference.SVGI().build(model, n=PREDICTED, steps=10)
+        posterior = Posterior(running, running.init(y, g), no_units(x), flat_target=True)
+
+        contestants: dict[str, Step] = {
+            "100 plain passes": partial(passes, net, x),
+            "R2D2 by SVGI": partial(posterior.predict, x, DRAWS, seed=0),
+        }
+        for who, ratio, seconds in ratios(turns(contestants, rounds, 1), "100 plain passes"):
+            limit = PREDICTION_LIMIT if who == "R2D2 by SVGI" else None
+            yield Row("prediction", name, who, ratio, "of plain passes", seconds, limit)
+
+
+# --- memory: each in a process of its own
+
+
+def peak() -> int:
+    """The largest memory of this process so far, in bytes."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+def used() -> int:
+    """The memory of this process now, in bytes."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def memory_of(who: str, inputs: int, outputs: int) -> float:
+    """Floats a weight that training of one layer takes beyond the network and its Bayesian model."""
+    torch.set_num_threads(1)
+    net = nn.Linear(inputs, outputs, bias=False)
+    x, y = torch.randn(4, inputs), torch.randint(outputs, (4,))
+    if who == "plain":
+        before, step = used(), plain(net, x, y)
+        for _ in range(9):
+            step()
+    else:
+        model = rn.BayesianModel(net, rn.priors.R2D2(), rn.likelihoods.Categorical())
+        before, g = used(), torch.Generator().manual_seed(0)
+        running = OURS[who]().build(model, n=1000, steps=100)
+        state = running.init(y, g)
+        for _ in range(9):  # with a sweep of the scales
+            state, _ = running.step(state, (x, y), g)
+    return (peak() - before) / 4 / (inputs * outputs)
+
+
+def memory() -> Iterator[Row]:
+    for who in ("plain", *OURS):
+        value = json.loads(_child("memory", who))
+        limit = MEMORY_LIMIT if who != "plain" else None
+        yield Row("memory", "a layer of 10 million weights", who, value, "floats a weight", None, limit)
+
+
+def _child(*arguments: str) -> str:
+    command = [sys.executable, __file__, "--child", *arguments]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip().splitlines()[-1]
+
+
+# --- scale
+
+
+def sweep_of(size: int, what: str) -> tuple[float, float]:
+    """Seconds and extra bytes of a sweep of one layer, in a process of its own."""
+    torch.set_num_threads(1)
+    steady_memory()
+    prior, g = rn.priors.R2D2(), torch.Generator().manual_seed(0)
+    kind, _, form = what.partition(", ")
+    w, precision = torch.randn(size, generator=g).mul_(0.05), torch.empty(size)
+    scales = prior.init_scales((size,), g)
+    second = w.square() if kind == "cavi" else None
+
+    def sweep() -> None:
+        nonlocal scales
+        if second is None:
+            scales = prior.gibbs_(w, scales, precision, g, compiled=bool(form))
+        else:
+            scales = prior.cavi_(second, scales, precision, compiled=bool(form))
+
+    sweep()  # compiles, and allocates what is used again
+    before, most = used(), peak()
+    times = []
+    for _ in range(3 if size > 1_000_000 else 7):
+        start = time.process_time()
+        sweep()
+        times.append(time.process_time() - start)
+    return statistics.median(times), max(0, peak() - most, used() - before)
+
+
+def scale(sizes: list[int], *, compiled: bool) -> Iterator[Row]:
+    for what in SWEEP_LIMITS if compiled else ("gibbs", "cavi"):
+        for size in sizes:
+            seconds, extra = json.loads(_child("sweep", str(size), what))
+            limit = SWEEP_LIMITS[what] if size == 10_000_000 else None
+            yield Row("sweep", f"{size:,} weights", what, 1e9 * seconds / size, "ns a weight", seconds, limit)
+            yield Row("sweep", f"{size:,} weights", what, extra / size, "extra bytes a weight")
+
+
+def resnet_of(name: str) -> tuple[float, float, float]:
+    """Seconds of a step of SVGI, of plain training, and floats a weight at the peak."""
+    torch.set_num_threads(1)
+    x, y = torch.randn(2, 3, 32, 32), torch.randint(10, (2,))
+    net = rn.nets.build(name, channels=3, classes=10, size=32)
+    ordinary = plain(rn.nets.build(name, channels=3, classes=10, size=32), x, y)
+    ordinary()
+    start = time.process_time()
+    ordinary()
+    reference = time.process_time() - start
+    del ordinary
+    model = rn.BayesianModel(net, rn.priors.R2D2(), rn.likelihoods.Categorical())
+    before, g = used(), torch.Generator().manual_seed(0)
+    running = rn.inference.SVGI().build(model, n=1000, steps=100)
+    state = running.init(y, g)
+    times = []
+    for _ in range(8):  # the last one sweeps the scales
+        start = time.process_time()
+        state, _ = running.step(state, (x, y), g)
+        times.append(time.process_time() - start)
+    return statistics.mean(times), reference, (peak() - before) / 4 / model.size
+
+
+def resnets() -> Iterator[Row]:
+    for name in ("resnet50", "resnet101"):
+        seconds, reference, floats = json.loads(_child("resnet", name))
+        yield Row("ResNet step", name, "R2D2 by SVGI", seconds / reference, "of plain", seconds)
+        yield Row("ResNet step", name, "R2D2 by SVGI", floats, "floats a weight")
+
+
+# --- output
+
+
+def machine(threads: list[int]) -> dict[str, Any]:
+    """Facts that the times depend on."""
+    model = next(
+        (line.partition(":")[2].strip() for line in _lines("/proc/cpuinfo") if line.startswith("model name")),
+        platform.processor(),
+    )
+    return {"processor": model, "cores": os.cpu_count(), "threads": threads, "system": platform.system()}
+
+
+def _lines(path: str) -> list[str]:
+    return Path(path).read_text().splitlines() if Path(path).exists() else []
+
+
+def as_table(rows: list[Row]) -> str:
+    """Markdown."""
+    lines = [
+        [
+            row.section,
+            row.what,
+            row.who,
+            f"{row.value:.3g} {row.unit}",
+            "" if row.seconds is None else f"{1e3 * row.seconds:.4g}",
+            "" if row.limit is None else f"{row.limit:g}" + (" (missed)" if row.value > row.limit else ""),
+        ]
+        for row in rows
+    ]
+    return pipe_table(["section", "of", "who", "figure", "ms", "limit"], lines)
+
+
+def draw(rows: list[Row], path: Path) -> None:
+    """Training steps as bars, and sweeps over the number of weights."""
+    import matplotlib as mpl
+
+    mpl.use("Agg")
+    from matplotlib import pyplot as plt
+
+    figure, axes = plt.subplots(1, 3, figsize=(14, 4.5), layout="constrained")
+    for axis, net in zip(axes, NETS, strict=False):
+        bars = [row for row in rows if (row.section, row.what, row.unit) == ("training step", net, "of plain")]
+        bars = bars[: len({row.who for row in bars})]
+        axis.barh([row.who for row in bars], [row.value for row in bars], color="0.6")
+        axis.invert_yaxis()
+        axis.set(title=f"{net}: a training step", xlabel="of plain training")
+    for what in SWEEP_LIMITS:
+        points = [row for row in rows if (row.section, row.who, row.unit) == ("sweep", what, "ns a weight")]
+        if points:
+            at = [int(row.what.split()[0].replace(",", "")) for row in points]
+            axes[2].loglog(at, [row.value for row in points], marker="o", label=what)
+    axes[2].set(title="sweeps of the scales", xlabel="weights of the layer", ylabel="ns a weight")
+    axes[2].legend()
+    figure.savefig(path, dpi=120)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="two minutes: one thread, nothing compiled or large")
+    parser.add_argument("--peers", action="store_true", help="other libraries too: see peers.py")
+    parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
+    parser.add_argument("--out", type=Path, default=Path("out/bench"), help="folder for the numbers")
+    parser.add_argument("--child", nargs="+", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.child:
+        return child(*options.child)
+
+    console, quick = Console(), options.quick
+    threads = [1] if quick else options.threads
+    rows: list[Row] = []
+    steady_memory()
+    for number in threads:
+        torch.set_num_threads(number)
+        label = "" if number == 1 else f", {number} threads"
+        sections = [
+            steps(7 if quick else 15, 8 if quick else 16, compiled=not quick, peers=options.peers),
+            prediction(1 if quick else 3),
+        ]
+        for section in sections:
+            for row in section:
+                rows.append(row._replace(what=row.what + label, limit=row.limit if number == 1 else None))
+                console.print(*rows[-1])
+    sizes = SIZES[:3] if quick else SIZES
+    others = [scale(sizes, compiled=not quick), *([] if quick else [memory(), resnets()])]
+    for section in others:
+        for row in section:
+            rows.append(row)
+            console.print(*row)
+    options.out.mkdir(parents=True, exist_ok=True)
+    (options.out / "speed.md").write_text(as_table(rows))
+    draw(rows, options.out / "speed.png")
+    facts = {"machine": machine(threads), **provenance({"quick": quick, "peers": options.peers}, seed=0)}
+    write_json(options.out / "speed.json", {"rows": [row._asdict() for row in rows], **facts})
+    missed = [row for row in rows if row.limit is not None and row.value > row.limit]
+    for row in missed:
+        console.print(f"missed: {row.section}, {row.what}, {row.who}: {row.value:.3g} {row.unit}, limit {row.limit:g}")
+    return 0
+
+
+def child(what: str, *arguments: str) -> int:
+    """A measurement in a process of its own."""
+    if what == "memory":
+        found: Any = memory_of(arguments[0], 4000, 2500)
+    elif what == "sweep":
+        found = sweep_of(int(arguments[0]), arguments[1])
+    else:
+        found = resnet_of(arguments[0])
+    print(json.dumps(found))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
