@@ -125,14 +125,14 @@ def passes(net: nn.Module, x: Tensor) -> None:
                 torch.softmax(net(part), -1)
 
 
-def prediction(rounds: int) -> Iterator[Row]:
-    """10,000 rows with 100 draws beside 100 passes of the plain network."""
+def prediction(rounds: int, rows: int) -> Iterator[Row]:
+    """So many rows with 100 draws beside 100 passes of the plain network."""
     for name, (make, shape) in NETS.items():
         g = torch.Generator().manual_seed(1)
-        x, y = torch.randn(PREDICTED, *shape, generator=g), torch.randint(10, (PREDICTED,), generator=g)
+        x, y = torch.randn(rows, *shape, generator=g), torch.randint(10, (rows,), generator=g)
         net = make().eval()
         model = rn.BayesianModel(make(), rn.priors.R2D2(), rn.likelihoods.Categorical())
-        running = rn.inference.SVGI().build(model, n=PREDICTED, steps=10)
+        running = rn.inference.SVGI().build(model, n=rows, steps=10)
         posterior = Posterior(running, running.init(y, g), no_units(x), flat_target=True)
 
         contestants: dict[str, Step] = {
@@ -141,7 +141,7 @@ def prediction(rounds: int) -> Iterator[Row]:
         }
         for who, ratio, seconds in ratios(turns(contestants, rounds, 1), "100 plain passes"):
             limit = PREDICTION_LIMIT if who == "R2D2 by SVGI" else None
-            yield Row("prediction", name, who, ratio, "of plain passes", seconds, limit)
+            yield Row("prediction", f"{name}, {rows:,} rows", who, ratio, "of plain passes", seconds, limit)
 
 
 # --- memory: each in a process of its own
@@ -333,7 +333,7 @@ def main() -> int:
         label = "" if number == 1 else f", {number} threads"
         sections = [
             steps(7 if quick else 15, 8 if quick else 16, compiled=not quick, peers=options.peers),
-            prediction(1 if quick else 3),
+            prediction(3, 1_000 if quick else PREDICTED),
         ]
         for section in sections:
             for row in section:
