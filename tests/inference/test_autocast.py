@@ -26,7 +26,9 @@ def test_gradients_differ_by_rounding_alone(case, estimator):
             output, gradients = running._gradients(
                 state, running.deviation(state), case.x, y, torch.Generator().manual_seed(1)
             )
-        found.append((output, torch.cat(gradients.mean), torch.cat(gradients.rho), gradients.fixed, gradients.nll))
+        found.append(
+            (output, torch.cat(gradients.mean), torch.cat(list(gradients.rho)), gradients.fixed, gradients.nll)
+        )
     for plain, cast in zip(*found, strict=True):
         assert cast.dtype == torch.float32
         assert float((plain - cast).norm()) <= 8 * ROUNDING * float(plain.norm())

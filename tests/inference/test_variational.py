@@ -72,3 +72,29 @@ def test_the_kl_rises_slowly_where_rows_are_many_for_each_input_of_the_first_lay
     assert [running.temperature(t) for t in (1, 30, 60, 100)] == pytest.approx(
         [1 / 60, 0.5, 1, 1] if warm_up else [1, 1, 1, 1]
     )
+
+
+class Sum(nn.Module):
+    """x (a + b): autograd gives both parameters one and the same gradient tensor."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.a, self.b = nn.Parameter(torch.ones(3, 1)), nn.Parameter(torch.ones(3, 1))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x @ (self.a + self.b)
+
+
+def test_parameters_that_share_a_gradient_are_scaled_once():
+    model = rn.BayesianModel(Sum(), rn.priors.Gaussian(), rn.likelihoods.Gaussian(noise=1.0))
+    running = rn.inference.SVGI().build(model, n=5, steps=10)
+    g = torch.Generator().manual_seed(0)
+    x, y = torch.randn(5, 3, generator=g), torch.randn(5, 1, generator=g)
+    state = running.init(y, g)
+    found = []
+    for divisor in (1, 2):
+        gradients = running._gradients(state, running.deviation(state), x, y, torch.Generator().manual_seed(1))[1]
+        owned = gradients.owned()
+        owned.div_(divisor)
+        found.append(torch.cat([*owned.mean, *owned.rho]))
+    torch.testing.assert_close(found[0], 2 * found[1])

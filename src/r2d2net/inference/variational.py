@@ -22,7 +22,7 @@ are refreshed and with them c.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
@@ -83,10 +83,14 @@ class Piece(NamedTuple):
 class Gradients(NamedTuple):
     """Those of the loss in mu and log s, in pieces, and in the fixed parameters, and the loss itself."""
 
-    mean: list[Tensor]
-    rho: list[Tensor]
+    mean: Sequence[Tensor]
+    rho: Iterable[Tensor]  # each piece is computed when it is asked for, while the cache holds what it is made of
     fixed: Tensor
     nll: Tensor
+
+    def owned(self) -> Gradients:
+        """The same in tensors that may be changed: autograd gives one to two leaves that are added up."""
+        return Gradients([g.clone() for g in self.mean], list(self.rho), self.fixed, self.nll)
 
     def add_(self, others: Gradients) -> None:
         """Add those of another draw."""
@@ -237,6 +241,8 @@ class MeanField(Descent):
         noise = state.noise
         scale = self.deviation(state)
         output, gradients = self._gradients(state, scale, x, y, generator)
+        if settings.draws > 1 or settings.clip is not None:
+            gradients = gradients.owned()
         for k in range(settings.draws):
             if k:
                 output, others = self._gradients(state, scale, x, y, generator)
@@ -279,17 +285,16 @@ class MeanField(Descent):
     ) -> tuple[Tensor, Gradients]:
         """The output at one draw, and the loss's gradients."""
         cut = self.pieces
+        in_log: Iterator[Tensor]
         if self.local is not None:
             output, loss, (g_mean, g_scale, g_fixed) = self._backward(state, (state.mean, scale), x, y, generator)
-            in_mean, in_log = cut.gathered(g_mean), cut.gathered(g_scale)
-            for g, s in zip(in_log, cut.of(scale), strict=True):
-                g.mul_(s)
+            in_mean = cut.gathered(g_mean)
+            in_log = map(torch.mul, cut.gathered(g_scale), cut.of(scale))
         else:
             weights = self.drawn(state, scale, generator)
             output, loss, (g_mean, g_fixed) = self._backward(state, (weights,), x, y, generator)
-            in_mean, in_log = cut.gathered(g_mean), list(cut.of(weights))
-            for w, mean, g in zip(in_log, cut.of(state.mean), in_mean, strict=True):
-                w.sub_(mean).mul_(g)
+            in_mean = cut.gathered(g_mean)
+            in_log = map(_in_log_scale, cut.of(weights), cut.of(state.mean), in_mean)
         return output, Gradients(in_mean, in_log, flat(g_fixed, loss), loss)
 
     @torch.enable_grad()
@@ -377,6 +382,11 @@ class MeanField(Descent):
     def entropy(self, deviation: Tensor) -> Tensor:
         """Entropy of q(w) in nats."""
         return 0.5 * (math.log(2 * math.pi) + 1) * deviation.numel() + torch.log(deviation).sum()
+
+
+def _in_log_scale(drawn: Tensor, mean: Tensor, gradient: Tensor) -> Tensor:
+    """g (w - mu), the gradient in log s at the draw w, which it takes the place of."""
+    return drawn.sub_(mean).mul_(gradient)
 
 
 def update_by_numbers(update: Callable[[Piece, Step, Step, Tensor], None], piece: Piece, numbers: Tensor) -> None:
