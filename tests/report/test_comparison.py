@@ -37,7 +37,8 @@ def test_means_and_errors_over_replicates():
         ("auroc", 98.0, 0.1, Figure(90.0, None), "better"),
         ("auroc", 90.0, 0.1, Figure(98.0, None), "worse"),
         ("auroc", 90.0, 0.1, Figure(90.9, 0.5), "within error"),
-        ("auroc", 90.0, 0.1, Figure(90.9, None), "worse"),
+        ("auroc", 90.0, 0.1, Figure(90.42, None), "within error"),  # Student's t of three replicates: 4.30
+        ("auroc", 90.0, 0.1, Figure(90.44, None), "worse"),
         ("auroc", 90.0, None, Figure(90.9, None), "one run"),
         ("auroc", 90.0, 0.1, None, ""),
         ("auroc", None, None, Figure(90.9, None), "not run"),
@@ -45,6 +46,12 @@ def test_means_and_errors_over_replicates():
 )
 def test_marks(metric, mean, error, paper, mark):
     assert Compared("a", "b", metric, mean, error, 3, paper).mark == mark
+
+
+def test_what_is_not_the_same_has_no_verdict():
+    entry = Compared("a", "b", "auroc", 90.0, 0.1, 3, Figure(98.0, None), same_measure=False)
+    assert entry.mark == "other measure"
+    assert entry._replace(mean=None).mark == "not run"
 
 
 def test_a_table_in_markdown():

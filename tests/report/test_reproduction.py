@@ -73,7 +73,7 @@ def test_out_of_distribution_runs_have_both_conventions(tmp_path):
     ]
     text = report(write_grid(tmp_path / "ood", "ood-mnist", rows))
     assert "| SVHN | 40 ± 0 | 60 ± 0 | 99.31 |" in text
-    assert "| r2d2-svgi | - (98.75), not run | - (99.64), not run | 40 ± 0 (99.31), worse |" in text
+    assert "| r2d2-svgi | - (98.75), not run | - (99.64), not run | 40 ± 0 (99.31), other measure |" in text
     assert "| R2D2-Net | 98 ± 0 |" in text
 
 

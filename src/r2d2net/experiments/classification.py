@@ -59,11 +59,16 @@ def on_sets(net: str, *names: str) -> dict[str, dict[str, Any]]:
 
 
 def of_nets(**counts: tuple[int | None, int | None]) -> dict[str, dict[str, Any]]:
-    """Several networks on so many training and test images of CIFAR-10."""
+    """Several networks on so many training and test images of CIFAR-10; few images make small batches."""
     return {
-        name: {"set": "cifar10", "net": NETS[name], "train": train, "test": test}
+        name: {"set": "cifar10", "net": NETS[name], "train": train, "test": test} | _batches(train)
         for name, (train, test) in counts.items()
     }
+
+
+def _batches(train: int | None) -> dict[str, Any]:
+    """Enough steps of an epoch for batch norms to learn their statistics."""
+    return {"batch_size": 16} if train is not None and train < 1_000 else {}
 
 
 SMOKE = ours(200, 100, 1, 5, 1.0, batch_size=64)
@@ -141,12 +146,12 @@ def reduced(sizes: dict[Scale, Size], scale: Scale) -> str:
     size, full = sizes[scale], sizes["paper"]
     common = size.common
     images = "; ".join(
-        f"{name}: {_count(one['train'])} training and {_count(one['test'])} test images"
+        f"{name}: {_count(one['train'])} training and {_count(one['test'])} test images, batches of {one['batch_size']}"
         for name, one in ((name, {**common, **decided}) for name, decided in size.settings.items())
     )
     left_out = len(full.rows) - len(size.rows)
     return (
-        f"{images}; {common['epochs']} epochs of {full.common['epochs']:,}, batches of {common['batch_size']}, "
+        f"{images}; {common['epochs']} epochs of {full.common['epochs']:,}, "
         f"{common['draws']} draws of {full.common['draws']}, no augmentation, "
         f"replicates: {size.replicates}{f'; {left_out} rows left out' if left_out else ''}; {our_training(common)}"
     )

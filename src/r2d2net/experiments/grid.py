@@ -24,6 +24,7 @@ from r2d2net.files import write_json
 from r2d2net.provenance import provenance
 
 Settings = dict[str, Any]
+SETTINGS = "settings.json"  # of the cell whose checkpoints a folder holds
 
 
 class Place(NamedTuple):
@@ -101,6 +102,11 @@ def compute_cell(cell: Cell, compute: Compute, folder: Path) -> None:
     """Compute a cell and write its result file; the job of a worker."""
     grid = Grid([cell], compute, folder)
     place = Place(folder / "runs" / cell.key, grid.shared)
+    begun = place.run / SETTINGS
+    if begun.exists() and json.loads(begun.read_text(encoding="utf-8")) != cell.settings:
+        shutil.rmtree(place.run)  # checkpoints of another cell of this name
+    place.run.mkdir(parents=True, exist_ok=True)
+    write_json(begun, cell.settings)
     write_json(grid.path(cell), computed(cell, compute, place))
     shutil.rmtree(place.run)
 

@@ -22,6 +22,7 @@ from torch import Tensor
 from r2d2net import metrics, nets
 from r2d2net.diagnostics import of_predictions
 from r2d2net.experiments.artefact import Artefact, Scale
+from r2d2net.experiments.fitted_rows import our_training
 from r2d2net.experiments.grid import Cell, Place, Settings
 from r2d2net.experiments.regressions import fitted_mlp, simulated_rows
 from r2d2net.experiments.rows import ROWS, prior_of
@@ -76,7 +77,7 @@ SIZES: dict[Scale, dict[str, Any]] = {
         "scenarios": ["1", "2", "3"],
         "layers": [0, 1, 2, 3],
         "rows": 10_000,
-        "epochs": 1000,
+        "epochs": 100,
         "batch_size": 1024,
         "recipe": "paper",
         "factors": [1.0, 0.3, 3.0],
@@ -199,9 +200,9 @@ def reduced(scale: Scale) -> str:
     if scale == "paper":
         return ""
     return (
-        f"{size['replicates']} replicates of the paper's {full['replicates']}, {size['epochs']} epochs; "
-        f"oracles are {size['oracle']['transitions']} transitions of two chains, half of them warm-up, "
-        "from the means of variational runs"
+        f"{size['replicates']} replicates of the paper's {full['replicates']}, {size['epochs']} epochs of "
+        f"{full['epochs']}, no early stopping; {our_training(size)}; oracles are {size['oracle']['transitions']} "
+        "transitions of two chains, half of them warm-up, from the means of variational runs"
     )
 
 

@@ -17,7 +17,6 @@ from torch import Tensor
 from r2d2net.errors import DivergenceError
 from r2d2net.inference import Method
 from r2d2net.inference.descent import Descent
-from r2d2net.inference.variational import MeanField
 from r2d2net.model import BayesianModel
 from r2d2net.posterior import Posterior
 from r2d2net.run.fit import fit
@@ -93,10 +92,10 @@ def candidates(method: Method, factors: tuple[float, ...], mean_field: Sequence[
     """What of an algorithm is tried: one candidate for HMC, which has no step size.
 
     >>> from r2d2net.inference import HMC, MAP, SVGI
-    >>> candidates(MAP(), (0.3, 0.1), [{"factor": 0.3, "rho": 0.15}, {"factor": 0.3, "temperature": 0.01}])
+    >>> candidates(MAP(), (0.3, 0.1), [{"factor": 0.3, "rho": 0.05}, {"factor": 0.3, "temperature": 0.01}])
     [{'factor': 0.3}, {'factor': 0.1}]
-    >>> candidates(SVGI(), (0.3, 0.1), [{"factor": 0.3, "rho": 0.15}, {"factor": 0.3, "temperature": 0.01}])
-    [{'factor': 0.3, 'rho': 0.15}, {'factor': 0.3, 'temperature': 0.01}]
+    >>> candidates(SVGI(), (0.3, 0.1), [{"factor": 0.3, "rho": 0.05}, {"factor": 0.3, "temperature": 0.01}])
+    [{'factor': 0.3, 'rho': 0.05}, {'factor': 0.3, 'temperature': 0.01}]
     >>> candidates(HMC(), (0.3, 0.1))
     [{'factor': 1.0}]
     """
@@ -112,15 +111,28 @@ def _has(method: Method, name: str) -> bool:
 
 
 def scaled(
-    method: Method, model: BayesianModel, steps: int, factor: float, rho: float = 1.0, temperature: float | None = None
+    method: Method,
+    model: BayesianModel,
+    steps: int,
+    factor: float,
+    rho: float | None = None,
+    temperature: float | None = None,
 ) -> Method:
-    """The algorithm with multiples of the step sizes it would take by itself in a run of so many steps."""
+    """The algorithm with a multiple of the step size it would take by itself in a run of so many steps.
+
+    Args:
+        method: The algorithm.
+        model: The model.
+        steps: Steps of the run.
+        factor: The multiple.
+        rho: Step size of rho as a share of that; by default the algorithm's own.
+        temperature: Weight of the KL, by default the algorithm's own.
+    """
     changed: dict[str, float] = {} if temperature is None else {"temperature": temperature}
-    if not factor == rho == 1.0:
+    if factor != 1.0 or rho is not None:
         running = method.build(model, n=1, steps=steps)
         assert isinstance(running, Descent)
         changed["lr"] = running.largest_step * factor
-    if rho != 1.0:
-        assert isinstance(running, MeanField)
-        changed["lr_rho"] = rho * running.rho_rate(changed["lr"])
+    if rho is not None:
+        changed["lr_rho"] = rho * changed["lr"]
     return dataclasses.replace(method, **changed)  # type: ignore[type-var]

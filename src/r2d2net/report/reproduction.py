@@ -15,7 +15,7 @@ from pathlib import Path
 from r2d2net.errors import DataError
 from r2d2net.files import write_json, write_text
 from r2d2net.report import chosen
-from r2d2net.report.comparison import ERRORS, columns, number
+from r2d2net.report.comparison import CONFIDENCE, columns, number
 from r2d2net.report.discrepancies import concerning
 from r2d2net.report.document import (
     Block,
@@ -39,8 +39,9 @@ from r2d2net.report.tables import Compare, compared
 MOST_KEYS = 30  # cells without a result that are named one by one
 LEGEND = (
     "Ours: mean ± standard error over replicates; the paper's figure in brackets, or below it. *better* and *worse*: "
-    f"by more than {ERRORS:g} standard errors of the difference; *within error*: by less; *one run*: no standard "
-    "error, so no verdict; *not run*: no result of ours."
+    f"by more than the {CONFIDENCE:.0%} interval of so few replicates (Student's t); *within error*: by less; *one "
+    "run*: no standard error, so no verdict; *other measure*: ours and the paper's do not measure the same; *not run*: "
+    "no result of ours."
 )
 
 

@@ -144,6 +144,8 @@ def _oracles(oracles: list[dict[str, Any]]) -> str:
         "## How good the oracles are\n\n"
         "Hamiltonian Monte Carlo on each prior: the largest R-hat and the least effective sample size of its "
         "predictions at 200 test inputs, over the replicates. An oracle with R-hat above 1.05 has not converged, and "
-        f"errors that are measured against it are those of a rough oracle: {bad} of {len(lines)} are such.\n\n"
+        f"errors that are measured against it are those of a rough oracle: {bad} of {len(lines)} are such. Chains "
+        "start at means of SVGI, so rows by SVGI are near a rough oracle by the way it is made. Oracles have also "
+        "seen the rows that chose the step sizes.\n\n"
         + pipe_table(["cell", "prior", "largest R-hat", "least ESS", "test MSE"], lines)
     )
