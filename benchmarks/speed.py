@@ -43,7 +43,7 @@ from r2d2net.posterior import Posterior
 from r2d2net.provenance import provenance
 from r2d2net.report.markdown_text import pipe_table
 from r2d2net.units import no_units
-from step_cost import NETS, N, Step, batch, bayesian, plain, steady_memory
+from step_cost import NETS, N, Step, batch, bayesian, plain, steady_memory, turns
 
 PREDICTED, DRAWS, PASS = 10_000, 100, 1_000
 SIZES = [10_000, 100_000, 1_000_000, 10_000_000, 40_000_000]
@@ -75,19 +75,6 @@ class Row(NamedTuple):
     limit: float | None = None
 
 
-def turns(contestants: dict[str, Step], rounds: int, count: int) -> dict[str, list[float]]:
-    """Seconds of a call in each round; an untimed round comes first."""
-    times: dict[str, list[float]] = {name: [] for name in contestants}
-    for turn in range(rounds + 1):
-        for name, call in contestants.items():
-            start = time.perf_counter()
-            for _ in range(count):
-                call()
-            if turn:
-                times[name].append((time.perf_counter() - start) / count)
-    return times
-
-
 def ratios(times: dict[str, list[float]], reference: str) -> Iterator[tuple[str, float, float]]:
     """Name, median ratio to the reference in the same round, median seconds."""
     for name, seconds in times.items():
@@ -110,7 +97,7 @@ def steps(rounds: int, count: int, *, compiled: bool, peers: bool) -> Iterator[R
         )
         if peers:
             contestants |= {f"{peer}, Gaussian": build(make(), x, y, N).step for peer, build in PEERS.items()}
-        times = turns(contestants, rounds, count)
+        times = turns(contestants, rounds, count, time.perf_counter)
         for name, ratio, seconds in ratios(times, "plain"):
             yield Row("training step", net, name, ratio, "of plain", seconds, LIMITS.get((net, name)))
         for name, ratio, seconds in ratios(times, "plain, fused Adam"):
@@ -139,7 +126,7 @@ def prediction(rounds: int, rows: int) -> Iterator[Row]:
             "100 plain passes": partial(passes, net, x),
             "R2D2 by SVGI": partial(posterior.predict, x, DRAWS, seed=0),
         }
-        for who, ratio, seconds in ratios(turns(contestants, rounds, 1), "100 plain passes"):
+        for who, ratio, seconds in ratios(turns(contestants, rounds, 1, time.perf_counter), "100 plain passes"):
             limit = PREDICTION_LIMIT if who == "R2D2 by SVGI" else None
             yield Row("prediction", f"{name}, {rows:,} rows", who, ratio, "of plain passes", seconds, limit)
 

@@ -19,7 +19,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from rich.console import Console
@@ -41,6 +41,7 @@ NETS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
     "LeNet": (lambda: rn.nets.LeNet(3, 10, 32), (3, 32, 32)),
 }
 Step = Callable[[], object]
+Name = TypeVar("Name")
 
 
 def batch(shape: tuple[int, ...]) -> tuple[Tensor, Tensor]:
@@ -107,19 +108,27 @@ def contestants(name: str, only: list[str], timed: int, peers: bool) -> dict[tup
     return found
 
 
+def turns(
+    contestants: dict[Name, Step], rounds: int, count: int, clock: Callable[[], float]
+) -> dict[Name, list[float]]:
+    """Seconds of a call in each round; an untimed round comes first."""
+    times: dict[Name, list[float]] = {name: [] for name in contestants}
+    for turn in range(rounds + 1):
+        for name, call in contestants.items():
+            start = clock()
+            for _ in range(count):
+                call()
+            if turn:
+                times[name].append((clock() - start) / count)
+    return times
+
+
 def contest(steps: dict[tuple[str, str], Step], rounds: int, count: int) -> dict[tuple[str, str], tuple[float, float]]:
     """Median seconds of a step, and ratio to plain training; the contestants take turns, the first round is untimed.
 
     Seconds of this process, which has one thread: what other processes take is not counted.
     """
-    times: dict[tuple[str, str], list[float]] = {name: [] for name in steps}
-    for turn in range(rounds + 1):
-        for name, step in steps.items():
-            start = time.process_time()
-            for _ in range(count):
-                step()
-            if turn:
-                times[name].append((time.process_time() - start) / count)
+    times = turns(steps, rounds, count, time.process_time)
     floor = times["plain training", ""]
     return {
         name: (statistics.median(values), statistics.median(a / b for a, b in zip(values, floor, strict=True)))

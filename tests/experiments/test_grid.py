@@ -13,7 +13,7 @@ import torch
 import r2d2net as rn
 from experiments import jobs
 from r2d2net.experiments.artefact import only
-from r2d2net.experiments.grid import Cell, Grid, job_of, run_on_this_machine, stages
+from r2d2net.experiments.grid import Cell, Grid, compute_cell, job_of, run_on_this_machine, stages
 from r2d2net.experiments.pool import Ended, Started, call
 
 POSIX = pytest.mark.skipif(os.name != "posix", reason="signals of POSIX")
@@ -58,6 +58,25 @@ def test_every_cell_has_a_result_and_a_log(tmp_path):
     assert run(made) == [], "finished cells are not done again"
     other = made._replace(cells=[made.cells[0]._replace(settings={"name": "cell-0", "seed": 7})])
     assert other.unfinished() == other.cells, "a result of other settings is no result"
+
+
+def listed(settings, place):
+    return {"there": sorted(path.name for path in place.run.iterdir())}
+
+
+def test_checkpoints_of_a_cell_of_other_settings_are_cleared(tmp_path):
+    cell = Cell("cell", {"seed": 1})
+    run = tmp_path / "runs" / "cell"
+    run.mkdir(parents=True)
+    (tmp_path / "cells").mkdir()
+    found = []
+    for begun in ({"seed": 1}, {"seed": 2}):
+        run.mkdir(exist_ok=True)
+        (run / "settings.json").write_text(json.dumps(begun))
+        (run / "checkpoint").write_text("")
+        compute_cell(cell, listed, tmp_path)
+        found.append(json.loads((tmp_path / "cells" / "cell.json").read_text())["result"]["there"])
+    assert found == [["checkpoint", "settings.json"], ["settings.json"]]
 
 
 def test_a_failure_is_reported_and_stops_nothing(tmp_path):

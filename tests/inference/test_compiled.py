@@ -87,3 +87,15 @@ def test_weights_without_a_number_are_one_line():
 def test_compile_is_true_or_false():
     with pytest.raises(ParameterError, match=r"^compile='yes' is out of range: use True or False$"):
         rn.inference.SVGI(compile="yes")
+
+
+@pytest.mark.slow
+def test_without_a_compiler_it_is_one_line(monkeypatch, tmp_path):
+    monkeypatch.setattr("torch._inductor.config.cpp.cxx", (None, "no-such-compiler"))
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
+    torch.compiler.reset()
+    prior = rn.priors.R2D2()
+    scales = prior.init_scales((50,))
+    with pytest.raises(ParameterError, match=r"^compile=True does not work here, leave it out: .*[cC]ompiler"):
+        prior.gibbs_(torch.ones(50), scales, torch.empty(50), compiled=True)
+    torch.compiler.reset()

@@ -17,12 +17,17 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from r2d2net.distributions.gig_sampler import TouchingPoints, propose, representable, touching_points
+from r2d2net.distributions.gig_sampler import (
+    HIGH_ORDER,
+    LOW_ORDER,
+    NARROW_LEAST,
+    NARROW_MOST,
+    TouchingPoints,
+    propose,
+    representable,
+    touching_points,
+)
 from r2d2net.distributions.select import where_negative
-
-MOST_PRODUCT = 1e30  # of chi rho in float32: see `gig_sampler.check_parameters`
-LEAST_PRODUCT = 1e-36  # the same where |lam| < LOW_ORDER
-LOW_ORDER = 0.25
 
 
 class Hat(NamedTuple):
@@ -60,7 +65,7 @@ def gig_refreshed(
     work = order.dtype
     c, r = chi.to(work), rho.to(work)
     if work == torch.float32:
-        c = torch.minimum(c, MOST_PRODUCT / r)
+        c = torch.minimum(c, NARROW_MOST / r)
     else:
         c, r = representable(c, r, order)
     space = None if buffers is None or buffers.dtype != work else list(buffers[:, : x.numel()].unbind())
@@ -71,12 +76,12 @@ def gig_refreshed(
 
 def working_dtype(chi: Tensor, rho: Tensor, lam: float) -> torch.dtype:
     """float32 wherever the proposals are as good in it. Only orders near zero look at the parameters."""
-    if chi.dtype != torch.float32 or abs(lam) > 100:
+    if chi.dtype != torch.float32 or abs(lam) > HIGH_ORDER:
         return torch.float64
     if abs(lam) >= LOW_ORDER or chi.numel() == 0:
         return torch.float32
     least = math.sqrt(float(chi.min())) * math.sqrt(float(rho.min()))
-    return torch.float32 if least >= math.sqrt(LEAST_PRODUCT) else torch.float64
+    return torch.float32 if least >= math.sqrt(NARROW_LEAST) else torch.float64
 
 
 @lru_cache(maxsize=32)

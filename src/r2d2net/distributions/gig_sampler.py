@@ -33,6 +33,8 @@ from r2d2net.errors import ParameterError
 CPU_CHUNK = 1 << 15  # a chunk's working set stays in the cache, and its buffers are used again
 COMPILED_CHUNK = 1 << 17  # a fused proposal has no buffers
 GPU_CHUNK = 1 << 20
+NARROW_LEAST, NARROW_MOST = 1e-36, 1e30  # chi rho in float32, the former where |lam| < LOW_ORDER
+LOW_ORDER, HIGH_ORDER = 0.25, 100  # of |lam| in float32: see `check_parameters`
 LEAST_PRODUCT = 1e-300  # 1 / (chi rho) must stay a float64
 BUFFERS = 10
 STRAGGLERS = 1 << 12
@@ -203,7 +205,8 @@ def check_parameters(chi: Tensor, rho: Tensor, lam: Tensor) -> torch.dtype:
             raise ParameterError(f"chi * rho reaches {product[1]:.3g}: it must stay below 1e300")
     least = 0.0 if lam_min <= 0 <= lam_max else min(abs(lam_min), abs(lam_max))
     most = max(abs(lam_min), abs(lam_max))
-    narrow = most <= 100 and product[1] <= 1e30 and (least >= 0.25 or product[0] >= 1e-36)
+    in_range = product[1] <= NARROW_MOST and (least >= LOW_ORDER or product[0] >= NARROW_LEAST)
+    narrow = most <= HIGH_ORDER and in_range
     return chi.dtype if narrow else torch.float64
 
 

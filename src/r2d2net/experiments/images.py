@@ -17,7 +17,7 @@ from r2d2net.likelihoods import Categorical
 
 SHORT_RUN = (0.3, 0.1)  # multiples of the default step size, of which validation images choose
 # As many for mean-field rows. The share of rho's step size is what SVI and Radial have by default.
-MEAN_FIELD = ({"factor": 0.3, "rho": 0.05}, {"factor": 0.3, "temperature": 0.01})
+MEAN_FIELD = ({"factor": 0.3, "rho_share": 0.05}, {"factor": 0.3, "temperature": 0.01})
 
 
 class Images(NamedTuple):

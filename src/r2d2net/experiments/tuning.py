@@ -92,10 +92,10 @@ def candidates(method: Method, factors: tuple[float, ...], mean_field: Sequence[
     """What of an algorithm is tried: one candidate for HMC, which has no step size.
 
     >>> from r2d2net.inference import HMC, MAP, SVGI
-    >>> candidates(MAP(), (0.3, 0.1), [{"factor": 0.3, "rho": 0.05}, {"factor": 0.3, "temperature": 0.01}])
+    >>> candidates(MAP(), (0.3, 0.1), [{"factor": 0.3, "rho_share": 0.05}, {"factor": 0.3, "temperature": 0.01}])
     [{'factor': 0.3}, {'factor': 0.1}]
-    >>> candidates(SVGI(), (0.3, 0.1), [{"factor": 0.3, "rho": 0.05}, {"factor": 0.3, "temperature": 0.01}])
-    [{'factor': 0.3, 'rho': 0.05}, {'factor': 0.3, 'temperature': 0.01}]
+    >>> candidates(SVGI(), (0.3, 0.1), [{"factor": 0.3, "rho_share": 0.05}, {"factor": 0.3, "temperature": 0.01}])
+    [{'factor': 0.3, 'rho_share': 0.05}, {'factor': 0.3, 'temperature': 0.01}]
     >>> candidates(HMC(), (0.3, 0.1))
     [{'factor': 1.0}]
     """
@@ -115,7 +115,7 @@ def scaled(
     model: BayesianModel,
     steps: int,
     factor: float,
-    rho: float | None = None,
+    rho_share: float | None = None,
     temperature: float | None = None,
 ) -> Method:
     """The algorithm with a multiple of the step size it would take by itself in a run of so many steps.
@@ -125,14 +125,14 @@ def scaled(
         model: The model.
         steps: Steps of the run.
         factor: The multiple.
-        rho: Step size of rho as a share of that; by default the algorithm's own.
+        rho_share: Step size of rho as a share of that; by default the algorithm's own.
         temperature: Weight of the KL, by default the algorithm's own.
     """
     changed: dict[str, float] = {} if temperature is None else {"temperature": temperature}
-    if factor != 1.0 or rho is not None:
+    if factor != 1.0 or rho_share is not None:
         running = method.build(model, n=1, steps=steps)
         assert isinstance(running, Descent)
         changed["lr"] = running.largest_step * factor
-    if rho is not None:
-        changed["lr_rho"] = rho * changed["lr"]
+    if rho_share is not None:
+        changed["lr_rho"] = rho_share * changed["lr"]
     return dataclasses.replace(method, **changed)  # type: ignore[type-var]

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from r2d2net.errors import require
+from r2d2net.inference.descent import Known
 from r2d2net.inference.variational import MeanField, Variational
 from r2d2net.model import AnyPrior, BayesianModel
 
@@ -31,15 +32,6 @@ class CoordinateAscent(MeanField):
 
     sweep_draws = False
 
-    def refresh(
-        self,
-        prior: AnyPrior,
-        scales: Any,
-        precision: Tensor,
-        drawn: Tensor,
-        mean: Tensor,
-        deviation: Tensor,
-        generator: torch.Generator,
-    ) -> Any:
-        second_moment = mean.square().addcmul_(deviation, deviation)
+    def refresh(self, prior: AnyPrior, scales: Any, precision: Tensor, known: Known, generator: torch.Generator) -> Any:
+        second_moment = known.mean.square().addcmul_(known.deviation, known.deviation)
         return prior.cavi_(second_moment, scales, precision, compiled=self.settings.compile)

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple, TypeGuard
 
 import torch
 from torch import Tensor
@@ -73,6 +73,14 @@ class Training(Method):
         require(self.autocast in (None, "bfloat16"), "autocast", repr(self.autocast), "use 'bfloat16' or None")
 
 
+class Known(NamedTuple):
+    """What is known of weights when their scales are refreshed."""
+
+    drawn: Tensor
+    mean: Tensor
+    deviation: Tensor
+
+
 class Descent(Running):
     """Gradient steps bound to a model."""
 
@@ -124,39 +132,20 @@ class Descent(Running):
         }
 
     def refresh_all(
-        self,
-        scales: dict[str, Any],
-        precision: Tensor,
-        drawn: Tensor,
-        mean: Tensor,
-        deviation: Tensor,
-        generator: torch.Generator,
-        sweeps: int = 1,
+        self, scales: dict[str, Any], precision: Tensor, known: Known, generator: torch.Generator, sweeps: int = 1
     ) -> None:
-        """Refresh every parameter's scales and its entries of the precision 1 / v, in place.
-
-        ``drawn`` is a draw of all weights, ``mean`` and ``deviation`` what is known of them.
-        """
+        """Refresh every parameter's scales and its entries of the precision 1 / v, in place."""
         for slot in self.model.bayesian:
             assert slot.prior is not None
             if isinstance(slot.prior, Gaussian):
                 slot.of(precision).fill_(slot.prior.scale**-2)
                 continue
+            here = Known(*map(slot.of, known))
             for _ in range(sweeps):
-                about = slot.of(drawn), slot.of(mean), slot.of(deviation)
-                scales[slot.name] = self.refresh(slot.prior, scales[slot.name], slot.of(precision), *about, generator)
+                scales[slot.name] = self.refresh(slot.prior, scales[slot.name], slot.of(precision), here, generator)
 
     @abstractmethod
-    def refresh(
-        self,
-        prior: AnyPrior,
-        scales: Any,
-        precision: Tensor,
-        drawn: Tensor,
-        mean: Tensor,
-        deviation: Tensor,
-        generator: torch.Generator,
-    ) -> Any:
+    def refresh(self, prior: AnyPrior, scales: Any, precision: Tensor, known: Known, generator: torch.Generator) -> Any:
         """One refresh of a parameter's scales, with 1 / v written to ``precision``."""
 
     # --- steps
@@ -209,22 +198,26 @@ def clip_gradients(gradients: list[Tensor], most: float) -> None:
         gradient.mul_(factor)
 
 
+def _is_number(value: object) -> TypeGuard[float]:
+    """Python's own numbers: others, such as numpy's, could not be saved, and True is none."""
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
 def require_positive(name: str, value: object, *, optional: bool = False) -> None:
     """Raise a one-line `ParameterError` unless ``value`` is a positive number, or None where it is optional."""
-    # Python's own numbers: others, such as numpy's, could not be saved
-    fits = isinstance(value, (int, float)) and 0 < value < math.inf
+    fits = _is_number(value) and 0 < value < math.inf
     require(fits or (optional and value is None), name, repr(value), "use a positive number, such as 0.1")
 
 
 def require_from_zero(name: str, value: object) -> None:
     """Raise a one-line `ParameterError` unless ``value`` is zero or a positive number."""
-    fits = isinstance(value, (int, float)) and 0 <= value < math.inf
+    fits = _is_number(value) and 0 <= value < math.inf
     require(fits, name, repr(value), "use 0 or a positive number")
 
 
 def require_share(name: str, value: object, fix: str, *, ends: bool) -> None:
     """Raise a one-line `ParameterError` unless ``value`` is between 0 and 1, or one of these."""
-    fits = isinstance(value, (int, float)) and (0 <= value <= 1 if ends else 0 < value < 1)
+    fits = _is_number(value) and (0 <= value <= 1 if ends else 0 < value < 1)
     require(fits, name, repr(value), fix)
 
 

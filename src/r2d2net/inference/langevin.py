@@ -36,6 +36,7 @@ from r2d2net.inference.descent import (
     SHORT_RUN,
     START_SWEEPS,
     Descent,
+    Known,
     Training,
     clip_gradients,
     require_one_of,
@@ -228,7 +229,7 @@ class Langevin(Descent):
             buffers=buffers,
             kept=no_draws(room_for(self.planned, network, self.settings.memory), network, self.every),
         )
-        self.refresh_all(state.scales, state.precision, weights, weights, weights, generator, sweeps=START_SWEEPS)
+        self.refresh_all(state.scales, state.precision, Known(weights, weights, weights), generator, START_SWEEPS)
         return state
 
     # --- one step
@@ -250,7 +251,8 @@ class Langevin(Descent):
         # diverged weights have no scales
         if self.is_due(t) and bool(torch.isfinite(nll + state.weights.sum())):
             if self.sweeps(t):
-                self.refresh_all(state.scales, state.precision, state.weights, state.weights, state.weights, generator)
+                known = Known(state.weights, state.weights, state.weights)
+                self.refresh_all(state.scales, state.precision, known, generator)
             kernel.prepare(state, self._steps(state, lr), self.beta)
             if explores and self.settings.cycles is not None:
                 self._silence(state.coefficients["spread"])
@@ -290,17 +292,8 @@ class Langevin(Descent):
             if isinstance(slot.prior, Gaussian):
                 slot.of(spread).zero_()
 
-    def refresh(
-        self,
-        prior: AnyPrior,
-        scales: Any,
-        precision: Tensor,
-        drawn: Tensor,
-        mean: Tensor,
-        deviation: Tensor,
-        generator: torch.Generator,
-    ) -> Any:
-        return prior.gibbs_(drawn, scales, precision, generator)
+    def refresh(self, prior: AnyPrior, scales: Any, precision: Tensor, known: Known, generator: torch.Generator) -> Any:
+        return prior.gibbs_(known.drawn, scales, precision, generator)
 
     # --- what the state says
 

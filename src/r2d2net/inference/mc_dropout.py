@@ -25,7 +25,7 @@ from torch import Tensor, nn
 
 from r2d2net.errors import ParameterError, require
 from r2d2net.inference.base import Draws
-from r2d2net.inference.descent import Training, require_share
+from r2d2net.inference.descent import Known, Training, require_share
 from r2d2net.inference.layer_inputs import input_axes, plain_layers
 from r2d2net.inference.point import Point, PointState
 from r2d2net.model import BayesianModel, Tensors
@@ -113,18 +113,11 @@ class Dropout(Point):
         return x * self._masks[key].to(x.dtype), *others
 
     def refresh_all(
-        self,
-        scales: dict[str, Any],
-        precision: Tensor,
-        drawn: Tensor,
-        mean: Tensor,
-        deviation: Tensor,
-        generator: torch.Generator,
-        sweeps: int = 1,
+        self, scales: dict[str, Any], precision: Tensor, known: Known, generator: torch.Generator, sweeps: int = 1
     ) -> None:
         """The scales know E w^2 = M^2 E z^2, and the penalty's precision is that of it in terms of M."""
-        root = mean * self.inflation.sqrt()
-        super().refresh_all(scales, precision, drawn, root, deviation, generator, sweeps)
+        known = known._replace(mean=known.mean * self.inflation.sqrt())
+        super().refresh_all(scales, precision, known, generator, sweeps)
         precision.mul_(self.inflation)
 
     # --- what the state says

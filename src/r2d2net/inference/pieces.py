@@ -13,8 +13,7 @@ import torch
 from torch import Tensor
 
 from r2d2net.model import Slot
-
-PIECE = 1 << 15  # entries for each thread; torch does not share out fewer
+from r2d2net.priors.pieces import piece_size
 
 
 class Pieces:
@@ -27,7 +26,7 @@ class Pieces:
     """
 
     def __init__(self, slots: Sequence[Slot], unit: Tensor, *, whole: bool = False) -> None:
-        small = PIECE * torch.get_num_threads() if unit.device.type == "cpu" else max(1, unit.numel())
+        small = piece_size(unit)
         constants = [float(unit[slot.start]) for slot in slots]
         self.cuts = _cut([slot.stop - slot.start for slot in slots], constants, small, whole=whole)
         self.sizes = [cut.size for cut in self.cuts]

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from r2d2net.inference.adam import Moments, Step, adam_step, no_moments, proximal_step
 from r2d2net.inference.base import Batch, Draws, Info, require_priors
-from r2d2net.inference.descent import Descent, Training, clip_gradients, flat, gradients_of, leaves_of
+from r2d2net.inference.descent import Descent, Known, Training, clip_gradients, flat, gradients_of, leaves_of
 from r2d2net.likelihoods.base import Noise, Unit
 from r2d2net.model import AnyPrior, BayesianModel, Tensors
 from r2d2net.priors import Gaussian, GeneralizedDoublePareto, SpikeSlab
@@ -58,7 +58,7 @@ class Point(Descent):
             noise=self.model.likelihood.init(y, unit),
             buffers=self.model.buffers(),
         )
-        self.refresh_all(state.scales, state.precision, mean, mean, mean, generator)
+        self.refresh_all(state.scales, state.precision, Known(mean, mean, mean), generator)
         return state
 
     def step(self, state: PointState, batch: Batch, generator: torch.Generator) -> tuple[PointState, Info]:
@@ -76,7 +76,8 @@ class Point(Descent):
             proximal_step(mean, Moments(*moments), size, precision, temperature / self.n)
         self.step_fixed(state.fixed, g_fixed, state.moments["fixed"], t, lr)
         if t % self.settings.sweep_every == 0 and bool(torch.isfinite(state.mean).all()):
-            self.refresh_all(state.scales, state.precision, state.mean, state.mean, state.mean, generator)
+            known = Known(state.mean, state.mean, state.mean)
+            self.refresh_all(state.scales, state.precision, known, generator)
         return state._replace(step=state.step + 1, noise=noise), Info(nll, lr, temperature)
 
     @torch.enable_grad()
@@ -103,17 +104,8 @@ class Point(Descent):
         """What a step minimises, the prior apart: by default the negative log likelihood of a row."""
         return -self.model.likelihood.log_prob(output, y, noise).mean()
 
-    def refresh(
-        self,
-        prior: AnyPrior,
-        scales: Any,
-        precision: Tensor,
-        drawn: Tensor,
-        mean: Tensor,
-        deviation: Tensor,
-        generator: torch.Generator,
-    ) -> Any:
-        return prior.cavi_(mean.square(), scales, precision)
+    def refresh(self, prior: AnyPrior, scales: Any, precision: Tensor, known: Known, generator: torch.Generator) -> Any:
+        return prior.cavi_(known.mean.square(), scales, precision)
 
     # --- what the state says
 

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from r2d2net.inference.descent import Known
 from r2d2net.inference.variational import MeanField, Variational
 from r2d2net.model import AnyPrior, BayesianModel
 
@@ -28,14 +29,5 @@ class SVGI(Variational):
 class VariationalGibbs(MeanField):
     """SVGI bound to a model."""
 
-    def refresh(
-        self,
-        prior: AnyPrior,
-        scales: Any,
-        precision: Tensor,
-        drawn: Tensor,
-        mean: Tensor,
-        deviation: Tensor,
-        generator: torch.Generator,
-    ) -> Any:
-        return prior.gibbs_(drawn, scales, precision, generator, compiled=self.settings.compile)
+    def refresh(self, prior: AnyPrior, scales: Any, precision: Tensor, known: Known, generator: torch.Generator) -> Any:
+        return prior.gibbs_(known.drawn, scales, precision, generator, compiled=self.settings.compile)

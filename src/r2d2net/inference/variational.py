@@ -36,6 +36,7 @@ from r2d2net.inference.base import Batch, Draws, Info
 from r2d2net.inference.descent import (
     START_SWEEPS,
     Descent,
+    Known,
     Training,
     clip_gradients,
     flat,
@@ -197,7 +198,7 @@ class MeanField(Descent):
             noise=model.likelihood.init(y, unit),
             buffers=model.buffers(),
         )
-        self.refresh_all(state.scales, state.precision, mean, mean, start, generator, sweeps=START_SWEEPS)
+        self.refresh_all(state.scales, state.precision, Known(mean, mean, start), generator, START_SWEEPS)
         state.rho.copy_(self.start_rho(start, state.precision))
         return state
 
@@ -224,7 +225,7 @@ class MeanField(Descent):
         """Refresh the scales by what q says of the weights now."""
         scale = self.deviation(state)
         drawn = self.drawn(state, scale, generator) if self.sweep_draws else state.mean
-        self.refresh_all(state.scales, state.precision, drawn, state.mean, scale, generator)
+        self.refresh_all(state.scales, state.precision, Known(drawn, state.mean, scale), generator)
 
     def drawn(self, state: VariationalState, scale: Tensor, generator: torch.Generator) -> Tensor:
         """A draw of all weights."""

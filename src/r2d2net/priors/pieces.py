@@ -8,13 +8,15 @@ costs more than its memory.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from functools import cache
+from functools import cache, wraps
 from typing import Any
 
 import torch
 from torch import Tensor
 
-PIECE = 1 << 15  # entries for each thread
+from r2d2net.errors import ParameterError
+
+PIECE = 1 << 15  # entries for each thread; torch does not share out fewer
 COMPILED_PIECE = 1 << 17  # fused kernels need no room
 
 
@@ -50,5 +52,15 @@ def write(targets: tuple[Tensor, ...], values: tuple[Tensor, ...]) -> None:
 
 @cache
 def fused(step: Callable[..., Any]) -> Callable[..., Any]:
-    """A function compiled by torch, once for all sizes."""
-    return torch.compile(step, dynamic=True)
+    """A function compiled by torch, once for all sizes; where that cannot be done, calling it is one clear error."""
+    compiled = torch.compile(step, dynamic=True)
+
+    @wraps(step)
+    def call(*arguments: Any, **options: Any) -> Any:
+        try:
+            return compiled(*arguments, **options)
+        except torch._dynamo.exc.BackendCompilerFailed as error:
+            reason = str(error).splitlines()[0]
+            raise ParameterError(f"compile=True does not work here, leave it out: {reason}") from error
+
+    return call

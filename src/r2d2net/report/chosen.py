@@ -10,7 +10,12 @@ from r2d2net.report.markdown_text import pipe_table
 from r2d2net.report.results import Found
 
 NOT_SETTINGS = {"validation", "error"}
-TITLES = {"factor": "step size ×", "rho": "rho's share of it", "temperature": "KL ×"}
+TITLES = {
+    "factor": "step size ×",
+    "rho": "rho's usual share of it ×",  # of earlier results
+    "rho_share": "rho's share of it",
+    "temperature": "KL ×",
+}
 
 
 def chosen(results: Iterable[dict[str, Any]]) -> dict[str, tuple[Counter[str], Counter[str]]]:
