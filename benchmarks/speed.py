@@ -7,9 +7,10 @@ alike; the median over the rounds is reported, absolute times for information.
 
 * steps: forward, loss, backward, optimiser and the sweeps of the scales at their default cadence, on an MLP
   784-400-400-10 and LeNet on 3 x 32 x 32, batches of 128. Reference: torch's Adam, and the same fused.
-* prediction: 10,000 rows with 100 draws. Reference: 100 passes of the plain network over them in batches of 1,000.
-* memory: of a layer of 10 million weights in training, in floats a weight beyond the model itself; each contestant in a
-  process of its own.
+* prediction: 10,000 rows with 100 draws, and 256 where other libraries take part. Reference: 100 passes of the plain
+  network over them in batches of 1,000.
+* memory: of a layer of 10 million weights in training, in floats a weight beyond the model itself, and as a ratio to
+  plain training; each contestant in a process of its own.
 * scale: a Gibbs sweep and a coordinate-ascent update of one layer of 10^4 to 4 x 10^7 weights, ns and extra bytes a
   weight; a step of SVGI on ResNet50 and ResNet101.
 
@@ -57,6 +58,8 @@ LIMITS = {  # of ratios to plain training, one thread
 }
 SWEEP_LIMITS = {"gibbs": 250, "gibbs, compiled": 100, "cavi": 60, "cavi, compiled": 20}  # ns a weight
 PREDICTION_LIMIT, MEMORY_LIMIT = 1.1, 12
+LAYER = "a layer of 10 million weights"
+FEW = 256  # rows that other libraries predict
 OURS: dict[str, Callable[..., Any]] = {
     "R2D2 by SVGI": rn.inference.SVGI,
     "R2D2 by CAVI": rn.inference.CAVI,
@@ -112,7 +115,7 @@ def passes(net: nn.Module, x: Tensor) -> None:
                 torch.softmax(net(part), -1)
 
 
-def prediction(rounds: int, rows: int) -> Iterator[Row]:
+def prediction(rounds: int, rows: int, *, peers: bool = False) -> Iterator[Row]:
     """So many rows with 100 draws beside 100 passes of the plain network."""
     for name, (make, shape) in NETS.items():
         g = torch.Generator().manual_seed(1)
@@ -126,9 +129,19 @@ def prediction(rounds: int, rows: int) -> Iterator[Row]:
             "100 plain passes": partial(passes, net, x),
             "R2D2 by SVGI": partial(posterior.predict, x, DRAWS, seed=0),
         }
+        if peers:
+            for peer, build in PEERS.items():
+                contestants[f"{peer}, Gaussian"] = partial(draw_by_draw, build(make(), x, y, rows).forward, x)
         for who, ratio, seconds in ratios(turns(contestants, rounds, 1, time.perf_counter), "100 plain passes"):
-            limit = PREDICTION_LIMIT if who == "R2D2 by SVGI" else None
+            limit = PREDICTION_LIMIT if who == "R2D2 by SVGI" and rows == PREDICTED else None
             yield Row("prediction", f"{name}, {rows:,} rows", who, ratio, "of plain passes", seconds, limit)
+
+
+def draw_by_draw(forward: Callable[[Tensor], Tensor], x: Tensor) -> None:
+    """Another library's prediction: an output at each of 100 draws."""
+    with torch.no_grad():
+        for _ in range(DRAWS):
+            torch.softmax(forward(x), -1)
 
 
 # --- memory: each in a process of its own
@@ -164,10 +177,12 @@ def memory_of(who: str, inputs: int, outputs: int) -> float:
 
 
 def memory() -> Iterator[Row]:
-    for who in ("plain", *OURS):
-        value = json.loads(_child("memory", who))
+    values = {who: float(json.loads(_child("memory", who))) for who in ("plain", *OURS)}
+    for who, value in values.items():
         limit = MEMORY_LIMIT if who != "plain" else None
-        yield Row("memory", "a layer of 10 million weights", who, value, "floats a weight", None, limit)
+        yield Row("memory", LAYER, who, value, "floats a weight", None, limit)
+        # and the network itself: one float a weight
+        yield Row("memory", LAYER, who, (1 + value) / (1 + values["plain"]), "of plain, with the network itself")
 
 
 def _child(*arguments: str) -> str:
@@ -321,6 +336,7 @@ def main() -> int:
         sections = [
             steps(7 if quick else 15, 8 if quick else 16, compiled=not quick, peers=options.peers),
             prediction(3, 1_000 if quick else PREDICTED),
+            *([prediction(7, FEW, peers=True)] if options.peers else []),
         ]
         for section in sections:
             for row in section:

@@ -18,14 +18,15 @@ FORMS = pytest.mark.parametrize("form", [lambda step: step, as_tensors], ids=["n
 
 
 @FORMS
-def test_adam_is_torchs_adam(form):
+@pytest.mark.parametrize("ascend", [False, True])
+def test_adam_is_torchs_adam(form, ascend):
     mine, theirs = normal(20), normal(20).requires_grad_()
-    moments, optimizer = no_moments(mine), torch.optim.Adam([theirs], lr=0.03)
+    moments, optimizer = no_moments(mine), torch.optim.Adam([theirs], lr=0.03, maximize=ascend)
     for t in range(1, 60):
         gradient = normal(20, seed=t) * 10 ** normal(20, seed=-t)
         theirs.grad = gradient.clone()
         optimizer.step()
-        adam_step(mine, gradient, moments, form(Step.at(t, 0.03)))
+        adam_step(mine, gradient, moments, form(Step.at(t, 0.03)), ascend=ascend)
         torch.testing.assert_close(mine, theirs.detach(), rtol=0, atol=1e-12)
 
 

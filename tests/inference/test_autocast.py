@@ -23,9 +23,10 @@ def test_gradients_differ_by_rounding_alone(case, estimator):
         running = SVGI(estimator=estimator, autocast=autocast).build(model, n=12, steps=1)
         state = running.init(y, torch.Generator().manual_seed(0))
         with lent_generator(0, torch.device("cpu")):
-            output, gradients = running._gradients(
-                state, running.deviation(state), case.x, y, torch.Generator().manual_seed(1)
-            )
+            g = torch.Generator().manual_seed(1)
+            drawn, scale = running.draw(state, g)
+            drawn = None if estimator == "local" else drawn
+            output, gradients = running._gradients(state, drawn, scale, case.x, y, g)
         found.append(
             (output, torch.cat(gradients.mean), torch.cat(list(gradients.rho)), gradients.fixed, gradients.nll)
         )

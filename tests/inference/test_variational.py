@@ -7,6 +7,7 @@ from scipy.stats import kstest
 from torch import nn
 
 import r2d2net as rn
+from r2d2net.inference import variational
 
 STEPS = 500
 
@@ -93,8 +94,49 @@ def test_parameters_that_share_a_gradient_are_scaled_once():
     state = running.init(y, g)
     found = []
     for divisor in (1, 2):
-        gradients = running._gradients(state, running.deviation(state), x, y, torch.Generator().manual_seed(1))[1]
+        gradients = running._gradients(state, *running.draw(state, torch.Generator().manual_seed(1)), x, y, g)[1]
         owned = gradients.owned()
         owned.div_(divisor)
         found.append(torch.cat([*owned.mean, *owned.rho]))
     torch.testing.assert_close(found[0], 2 * found[1])
+
+
+@pytest.mark.parametrize("draws", [1, 2])
+def test_a_sweep_sees_the_draw_at_which_the_network_was(draws, monkeypatch):
+    """So that a step draws all weights once; the gradient in log s must leave that draw as it is."""
+    model = rn.BayesianModel(torch.nn.Linear(3, 1, bias=False), rn.priors.R2D2(), rn.likelihoods.Gaussian(noise=1.0))
+    running = rn.inference.SVGI(sweep_every=2, draws=draws, estimator="weights").build(model, n=5, steps=10)
+    g = torch.Generator().manual_seed(0)
+    x, y = torch.randn(5, 3, generator=g), torch.randn(5, 1, generator=g)
+    state, seen, swept = running.init(y, g), [], []
+    call, refresh = model.call, running.refresh_all
+    monkeypatch.setattr(
+        model, "call", lambda net, p, x: (seen.append(p["weight"].detach().clone()), call(net, p, x))[1]
+    )
+    monkeypatch.setattr(running, "refresh_all", lambda *a: (swept.append(a[2].weights.clone()), refresh(*a))[1])
+    for _ in range(4):
+        state, _ = running.step(state, (x, y), g)
+    assert len(seen) == 4 * draws
+    assert len(swept) == 2
+    torch.testing.assert_close(
+        torch.stack(swept), torch.stack(seen[2 * draws - 1 :: 2 * draws]).flatten(1), rtol=0, atol=0
+    )
+
+
+@pytest.mark.parametrize("algorithm", ["SVGI", "CAVI", "SVI"])
+def test_deviations_that_are_not_kept_are_the_same(algorithm, monkeypatch):
+    """Networks of many weights compute them twice."""
+    g = torch.Generator().manual_seed(0)
+    x, y = torch.randn(5, 3, generator=g), torch.randn(5, 1, generator=g)
+    found = []
+    for large in (variational.LARGE, 0):
+        monkeypatch.setattr(variational, "LARGE", large)
+        model = rn.BayesianModel(torch.nn.Linear(3, 1), rn.priors.R2D2(), rn.likelihoods.Gaussian(noise=1.0))
+        method = getattr(rn.inference, algorithm)(sweep_every=2, draws=2, estimator="weights", start="he")
+        running, generator = method.build(model, n=5, steps=10), torch.Generator().manual_seed(1)
+        state = running.init(y, generator)
+        assert (running.draw(state, torch.Generator())[1] is None) == (large == 0)
+        for _ in range(5):
+            state, _ = running.step(state, (x, y), generator)
+        found.append(torch.cat([state.mean, state.rho, state.precision]))
+    assert torch.equal(*found)

@@ -13,6 +13,7 @@ has sqrt(v_hat) + eps, the same but for a share of eps / sqrt(v_hat); a reciproc
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from typing import NamedTuple
 
 import torch
@@ -47,11 +48,11 @@ def no_moments(like: Tensor) -> Moments:
     return Moments(torch.zeros_like(like), torch.zeros_like(like))
 
 
-def adam_step(vector: Tensor, gradient: Tensor, moments: Moments, step: Step) -> None:
-    """Update ``vector`` and ``moments`` in place."""
+def adam_step(vector: Tensor, gradient: Tensor, moments: Moments, step: Step, *, ascend: bool = False) -> None:
+    """Update ``vector`` and ``moments`` in place, down the gradient, or up."""
     t, lr, first, second = step
     if isinstance(t, Tensor) or isinstance(lr, Tensor):
-        moments.first.lerp_(gradient, 1 - BETA1)
+        moments.first.lerp_(-gradient if ascend else gradient, 1 - BETA1)
         moments.second.mul_(BETA2).addcmul_(gradient, gradient, value=1 - BETA2)
         vector.sub_(moments.first / (moments.second.sqrt() / second + EPSILON) * (lr / first))
         return
@@ -61,24 +62,34 @@ def adam_step(vector: Tensor, gradient: Tensor, moments: Moments, step: Step) ->
         [moments.first],
         [moments.second],
         [],
-        [torch.full((), t, dtype=torch.float32, device=vector.device)],
+        [_clock(t, vector.device)],
         lr=lr,
         beta1=BETA1,
         beta2=BETA2,
         weight_decay=0.0,
         eps=EPSILON,
         amsgrad=False,
-        maximize=False,
+        maximize=ascend,
     )
+
+
+@lru_cache(maxsize=4)
+@torch.inference_mode(False)
+def _clock(t: float, device: torch.device) -> Tensor:
+    """t as the kernel reads it: all pieces of a step share one."""
+    return torch.full((), t, dtype=torch.float32, device=device)
 
 
 def proximal_step(vector: Tensor, moments: Moments, step: Step, precision: Tensor, weight: float | Tensor) -> None:
     """The step that weight * precision * vector^2 / 2 takes after Adam's, in place."""
     size = step.lr * step.second * weight
     eta = torch.add(moments.second, (EPSILON * step.second) ** 2).rsqrt_()  # in units of lr
-    vector.div_(add_product(eta.new_ones(()), eta, precision, size))
+    if isinstance(size, Tensor):
+        vector.div_(1 + eta * size * precision)  # in this order: eta * precision may overflow where size is 0
+    else:
+        vector.div_(torch.addcmul(eta.new_ones(()), eta, precision, value=size, out=eta))
 
 
-def add_product(vector: Tensor, x: Tensor, y: Tensor, factor: float | Tensor) -> Tensor:
-    """vector + factor x y. Compiled code takes factors as tensors: numbers would be compiled in."""
-    return vector + x * y * factor if isinstance(factor, Tensor) else torch.addcmul(vector, x, y, value=factor)
+def add_product_(vector: Tensor, x: Tensor, y: Tensor, factor: float | Tensor) -> Tensor:
+    """Add factor x y to ``vector``. Compiled code takes factors as tensors: numbers would be compiled in."""
+    return vector.add_(x * y * factor) if isinstance(factor, Tensor) else vector.addcmul_(x, y, value=factor)

@@ -33,5 +33,6 @@ class CoordinateAscent(MeanField):
     sweep_draws = False
 
     def refresh(self, prior: AnyPrior, scales: Any, precision: Tensor, known: Known, generator: torch.Generator) -> Any:
-        second_moment = known.mean.square().addcmul_(known.deviation, known.deviation)
+        assert known.deviation is not None
+        second_moment = known.weights.square().addcmul_(known.deviation, known.deviation)
         return prior.cavi_(second_moment, scales, precision, compiled=self.settings.compile)

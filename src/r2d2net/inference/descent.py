@@ -74,11 +74,10 @@ class Training(Method):
 
 
 class Known(NamedTuple):
-    """What is known of weights when their scales are refreshed."""
+    """What is known of weights when their scales are refreshed: a draw of them, or means and deviations."""
 
-    drawn: Tensor
-    mean: Tensor
-    deviation: Tensor
+    weights: Tensor
+    deviation: Tensor | None = None
 
 
 class Descent(Running):
@@ -93,12 +92,18 @@ class Descent(Running):
         require(casts, "autocast", repr(settings.autocast), f"it needs a float32 network, this one is {model.dtype}")
         self.settings, self.model, self.n, self.steps = settings, model, n, steps
         self.largest_step = self.default_lr() if settings.lr is None else settings.lr
-        self.unit = model.he_scale()
-        self.step_unit, self.fixed_step_unit = self.unit, model.fixed_he_scale()
-        if settings.step_unit == "one":
-            self.step_unit, self.fixed_step_unit = torch.ones_like(self.unit), torch.ones_like(self.fixed_step_unit)
-        self.pieces = Pieces(model.bayesian, self.step_unit)
-        self.fixed_pieces = Pieces(model.fixed, self.fixed_step_unit)
+        self.pieces = Pieces(model.bayesian, self.step_unit())
+        self.fixed_pieces = Pieces(model.fixed, self.fixed_step_unit())
+
+    def step_unit(self) -> Tensor:
+        """Unit of each weight's steps; made when it is needed, as it is constant within a parameter."""
+        unit = self.model.he_scale()
+        return unit if self.settings.step_unit == "he" else unit.fill_(1)
+
+    def fixed_step_unit(self) -> Tensor:
+        """The same of deterministic parameters."""
+        unit = self.model.fixed_he_scale()
+        return unit if self.settings.step_unit == "he" else unit.fill_(1)
 
     def default_lr(self) -> float:
         """The largest step size of a run of this length."""
@@ -140,7 +145,8 @@ class Descent(Running):
             if isinstance(slot.prior, Gaussian):
                 slot.of(precision).fill_(slot.prior.scale**-2)
                 continue
-            here = Known(*map(slot.of, known))
+            deviation = None if known.deviation is None else slot.of(known.deviation)
+            here = Known(slot.of(known.weights), deviation)
             for _ in range(sweeps):
                 scales[slot.name] = self.refresh(slot.prior, scales[slot.name], slot.of(precision), here, generator)
 

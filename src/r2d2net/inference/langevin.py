@@ -229,7 +229,7 @@ class Langevin(Descent):
             buffers=buffers,
             kept=no_draws(room_for(self.planned, network, self.settings.memory), network, self.every),
         )
-        self.refresh_all(state.scales, state.precision, Known(weights, weights, weights), generator, START_SWEEPS)
+        self.refresh_all(state.scales, state.precision, Known(weights), generator, START_SWEEPS)
         return state
 
     # --- one step
@@ -251,8 +251,7 @@ class Langevin(Descent):
         # diverged weights have no scales
         if self.is_due(t) and bool(torch.isfinite(nll + state.weights.sum())):
             if self.sweeps(t):
-                known = Known(state.weights, state.weights, state.weights)
-                self.refresh_all(state.scales, state.precision, known, generator)
+                self.refresh_all(state.scales, state.precision, Known(state.weights), generator)
             kernel.prepare(state, self._steps(state, lr), self.beta)
             if explores and self.settings.cycles is not None:
                 self._silence(state.coefficients["spread"])
@@ -282,8 +281,8 @@ class Langevin(Descent):
         if not self.learns_metric:
             return {"weights": torch.full_like(state.weights, lr), "fixed": torch.full_like(state.fixed, lr)}
         return {
-            "weights": metric(state.squares["weights"], self.step_unit, self.model.bayesian).mul_(lr),
-            "fixed": metric(state.squares["fixed"], self.fixed_step_unit, self.model.fixed).mul_(lr),
+            "weights": metric(state.squares["weights"], self.step_unit(), self.model.bayesian).mul_(lr),
+            "fixed": metric(state.squares["fixed"], self.fixed_step_unit(), self.model.fixed).mul_(lr),
         }
 
     def _silence(self, spread: Tensor) -> None:
@@ -293,7 +292,7 @@ class Langevin(Descent):
                 slot.of(spread).zero_()
 
     def refresh(self, prior: AnyPrior, scales: Any, precision: Tensor, known: Known, generator: torch.Generator) -> Any:
-        return prior.gibbs_(known.drawn, scales, precision, generator)
+        return prior.gibbs_(known.weights, scales, precision, generator)
 
     # --- what the state says
 

@@ -69,7 +69,7 @@ class Dropout(Point):
                 raise ParameterError("MCDropout has nothing to drop but the network's inputs: use inputs=True")
             kinds = "Linear, convolutional, recurrent or attention"
             raise ParameterError(f"MCDropout has nothing to drop: give weights of a {kinds} layer a prior, or use MAP")
-        self.inflation = torch.ones_like(self.unit)  # E z^2
+        self.inflation = torch.ones_like(model.he_scale())  # E z^2
         for weight in self.dropped:
             weight.slot.of(self.inflation).fill_(1 / (1 - settings.rate))
         self._generator: torch.Generator | None = None
@@ -116,7 +116,7 @@ class Dropout(Point):
         self, scales: dict[str, Any], precision: Tensor, known: Known, generator: torch.Generator, sweeps: int = 1
     ) -> None:
         """The scales know E w^2 = M^2 E z^2, and the penalty's precision is that of it in terms of M."""
-        known = known._replace(mean=known.mean * self.inflation.sqrt())
+        known = known._replace(weights=known.weights * self.inflation.sqrt())
         super().refresh_all(scales, precision, known, generator, sweeps)
         precision.mul_(self.inflation)
 

@@ -22,15 +22,14 @@ class Pieces:
     Args:
         slots: The parameters.
         unit: A number for each entry, which is constant within a slot, and within a piece then.
-        whole: Leave large slots whole: compiled code passes over them once.
     """
 
-    def __init__(self, slots: Sequence[Slot], unit: Tensor, *, whole: bool = False) -> None:
+    def __init__(self, slots: Sequence[Slot], unit: Tensor) -> None:
         small = piece_size(unit)
         constants = [float(unit[slot.start]) for slot in slots]
-        self.cuts = _cut([slot.stop - slot.start for slot in slots], constants, small, whole=whole)
+        self.cuts = _cut([slot.stop - slot.start for slot in slots], constants, small)
         self.sizes = [cut.size for cut in self.cuts]
-        self.units = [constants[cut.first] for cut in self.cuts]
+        self.units: list[float] | list[Tensor] = [constants[cut.first] for cut in self.cuts]
 
     def of(self, vector: Tensor) -> tuple[Tensor, ...]:
         """Views of the pieces."""
@@ -47,6 +46,19 @@ class Pieces:
         ]
 
 
+class Whole(Pieces):
+    """One piece, for compiled code, which passes over it once: as views of many forms it would be compiled for each."""
+
+    def __init__(self, unit: Tensor) -> None:
+        self.units = [unit]
+
+    def of(self, vector: Tensor) -> tuple[Tensor, ...]:
+        return (vector,)
+
+    def gathered(self, parts: Sequence[Tensor]) -> list[Tensor]:
+        return [torch.cat([part.reshape(-1) for part in parts])]
+
+
 class Cut(NamedTuple):
     """One piece: some whole slots, or ``size`` entries of a single one from ``start`` on."""
 
@@ -56,13 +68,11 @@ class Cut(NamedTuple):
     size: int
 
 
-def _cut(lengths: Sequence[int], units: Sequence[float], small: int, *, whole: bool = False) -> list[Cut]:
+def _cut(lengths: Sequence[int], units: Sequence[float], small: int) -> list[Cut]:
     """Small neighbours of the same unit share a piece, large slots are cut by themselves.
 
     >>> [cut.size for cut in _cut([3, 4, 25, 2, 2], [1, 1, 1, 1, 2], 10)]
     [7, 10, 10, 5, 2, 2]
-    >>> [cut.size for cut in _cut([3, 4, 25, 2, 2], [1, 1, 1, 1, 2], 10, whole=True)]
-    [7, 25, 2, 2]
     """
     cuts: list[Cut] = []
     room = 0
@@ -71,7 +81,6 @@ def _cut(lengths: Sequence[int], units: Sequence[float], small: int, *, whole: b
             cuts[-1] = cuts[-1]._replace(last=k + 1, size=cuts[-1].size + length)
             room -= length
             continue
-        step = max(1, length) if whole else small
-        cuts += [Cut(k, k + 1, start, min(step, length - start)) for start in range(0, length, step)]
+        cuts += [Cut(k, k + 1, start, min(small, length - start)) for start in range(0, length, small)]
         room = max(0, small - length)
     return cuts

@@ -58,7 +58,7 @@ class Point(Descent):
             noise=self.model.likelihood.init(y, unit),
             buffers=self.model.buffers(),
         )
-        self.refresh_all(state.scales, state.precision, Known(mean, mean, mean), generator)
+        self.refresh_all(state.scales, state.precision, Known(mean), generator)
         return state
 
     def step(self, state: PointState, batch: Batch, generator: torch.Generator) -> tuple[PointState, Info]:
@@ -76,8 +76,7 @@ class Point(Descent):
             proximal_step(mean, Moments(*moments), size, precision, temperature / self.n)
         self.step_fixed(state.fixed, g_fixed, state.moments["fixed"], t, lr)
         if t % self.settings.sweep_every == 0 and bool(torch.isfinite(state.mean).all()):
-            known = Known(state.mean, state.mean, state.mean)
-            self.refresh_all(state.scales, state.precision, known, generator)
+            self.refresh_all(state.scales, state.precision, Known(state.mean), generator)
         return state._replace(step=state.step + 1, noise=noise), Info(nll, lr, temperature)
 
     @torch.enable_grad()
@@ -105,7 +104,7 @@ class Point(Descent):
         return -self.model.likelihood.log_prob(output, y, noise).mean()
 
     def refresh(self, prior: AnyPrior, scales: Any, precision: Tensor, known: Known, generator: torch.Generator) -> Any:
-        return prior.cavi_(known.mean.square(), scales, precision)
+        return prior.cavi_(known.weights.square(), scales, precision)
 
     # --- what the state says
 

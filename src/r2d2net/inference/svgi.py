@@ -30,4 +30,4 @@ class VariationalGibbs(MeanField):
     """SVGI bound to a model."""
 
     def refresh(self, prior: AnyPrior, scales: Any, precision: Tensor, known: Known, generator: torch.Generator) -> Any:
-        return prior.gibbs_(known.drawn, scales, precision, generator, compiled=self.settings.compile)
+        return prior.gibbs_(known.weights, scales, precision, generator, compiled=self.settings.compile)

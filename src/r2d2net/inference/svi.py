@@ -14,9 +14,10 @@ import torch
 from torch import Tensor
 
 from r2d2net.errors import require
-from r2d2net.inference.adam import Step, adam_step, add_product
+from r2d2net.inference.adam import Step, adam_step
 from r2d2net.inference.cavi import CoordinateAscent
-from r2d2net.inference.variational import Piece, Variational
+from r2d2net.inference.deviations import Form, Piece
+from r2d2net.inference.variational import Variational
 from r2d2net.model import BayesianModel
 
 
@@ -35,6 +36,24 @@ class SVI(Variational):
         return PlainVariational(self, model, n=n, steps=steps)
 
 
+def _log_start(scale: Tensor, precision: Tensor) -> Tensor:
+    return torch.log(scale)
+
+
+def _log_deviation(out: Tensor, rho: Tensor, precision: Tensor) -> Tensor:
+    return torch.exp(rho, out=out)
+
+
+def _log_update(piece: Piece, step: Step, rho_step: Step, beta: float | Tensor) -> None:
+    pull = piece.scale.square_().mul_(piece.precision).sub_(1)
+    adam_step(piece.rho, piece.g_rho.add_(pull.mul_(beta)), piece.rho_moments, rho_step)
+    gradient = torch.mul(piece.precision, piece.mean, out=pull).mul_(beta).add_(piece.g_mean)
+    adam_step(piece.mean, gradient, piece.mean_moments, step)
+
+
+LOG = Form(_log_start, _log_deviation, _log_update)
+
+
 class PlainVariational(CoordinateAscent):
     """SVI bound to a model."""
 
@@ -42,14 +61,4 @@ class PlainVariational(CoordinateAscent):
     # unit variance had only noise left after 200 steps on MNIST.
     rho_share = 1 / 20
 
-    def start_rho(self, scale: Tensor, precision: Tensor) -> Tensor:
-        return torch.log(scale)
-
-    def deviation_of(self, out: Tensor, rho: Tensor, precision: Tensor) -> Tensor:
-        return torch.exp(rho, out=out)
-
-    def update(self, piece: Piece, step: Step, rho_step: Step, beta: float | Tensor) -> None:
-        gradient = add_product(piece.g_mean, piece.precision, piece.mean, beta)
-        adam_step(piece.mean, gradient, piece.mean_moments, step)
-        pull = torch.mul(piece.scale, piece.scale).mul_(piece.precision).sub_(1)
-        adam_step(piece.rho, piece.g_rho.add_(pull.mul_(beta)), piece.rho_moments, rho_step)
+    own_form = LOG

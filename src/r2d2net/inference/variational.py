@@ -28,10 +28,9 @@ from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor
-from torch.nn.functional import softplus
 
 from r2d2net.errors import require, require_whole
-from r2d2net.inference.adam import Moments, Step, adam_step, add_product, no_moments, proximal_step
+from r2d2net.inference.adam import Moments, Step, no_moments
 from r2d2net.inference.base import Batch, Draws, Info
 from r2d2net.inference.descent import (
     START_SWEEPS,
@@ -45,40 +44,17 @@ from r2d2net.inference.descent import (
     require_one_of,
     require_positive,
 )
+from r2d2net.inference.deviations import FREE, SCALED, Form, Piece, draw_by, in_log_scale, update_by_numbers
 from r2d2net.inference.local_reparametrization import LocalReparametrization, is_cheap_for
-from r2d2net.inference.pieces import Pieces
+from r2d2net.inference.pieces import Whole
 from r2d2net.likelihoods.base import Noise, Unit
 from r2d2net.model import BayesianModel, Tensors
 from r2d2net.priors.pieces import fused
 
 WARM_UP_SHARE = 0.6
 WARM_UP_ROWS_PER_INPUT = 20
+LARGE = 1 << 22  # weights, from which deviations are computed twice in a step and not kept: a float a weight less
 RHO_SHARE = 1 / 3  # step size of rho as a share of that of the means
-
-
-class Piece(NamedTuple):
-    """Some of the weights, all that a step changes of them, and what their gradients are."""
-
-    mean: Tensor
-    rho: Tensor
-    precision: Tensor
-    scale: Tensor  # s
-    mean_first: Tensor
-    mean_second: Tensor
-    rho_first: Tensor
-    rho_second: Tensor
-    g_mean: Tensor
-    g_rho: Tensor
-
-    @property
-    def mean_moments(self) -> Moments:
-        """Of the means' gradients."""
-        return Moments(self.mean_first, self.mean_second)
-
-    @property
-    def rho_moments(self) -> Moments:
-        """Of rho's gradients."""
-        return Moments(self.rho_first, self.rho_second)
 
 
 class Gradients(NamedTuple):
@@ -168,11 +144,13 @@ class MeanField(Descent):
     settings: Variational
     rho_share = RHO_SHARE  # where the user gives no lr_rho
     sweep_draws = True  # whether a refresh of the scales needs a draw of the weights
+    own_form: Form | None = None  # where it is not for the settings to choose
 
     def __init__(self, settings: Variational, model: BayesianModel, *, n: int, steps: int) -> None:
         super().__init__(settings, model, n=n, steps=steps)
+        self.form = self.own_form or {"free": FREE, "scaled": SCALED}[settings.variance]
         if settings.compile:
-            self.pieces = Pieces(model.bayesian, self.step_unit, whole=True)
+            self.pieces = Whole(self.step_unit())
         local = is_cheap_for(model) if settings.estimator is None else settings.estimator == "local"
         self.local = LocalReparametrization(model) if local else None
         self.warm_up = settings.warm_up
@@ -186,7 +164,7 @@ class MeanField(Descent):
         """The state before the first step; ``y`` are the training targets, standardised by ``unit``."""
         model = self.model
         mean, fixed = self.start_weights(generator)
-        start = self.settings.initial_scale * self.unit
+        scales = self.start_scales(generator)  # first, as it needs much room
         state = VariationalState(
             step=torch.zeros((), dtype=torch.int64),
             mean=mean,
@@ -194,59 +172,63 @@ class MeanField(Descent):
             fixed=fixed,
             precision=torch.ones_like(mean),
             moments={"mean": no_moments(mean), "rho": no_moments(mean), "fixed": no_moments(fixed)},
-            scales=self.start_scales(generator),
+            scales=scales,
             noise=model.likelihood.init(y, unit),
             buffers=model.buffers(),
         )
-        self.refresh_all(state.scales, state.precision, Known(mean, mean, start), generator, START_SWEEPS)
-        state.rho.copy_(self.start_rho(start, state.precision))
+        start = model.he_scale().mul_(self.settings.initial_scale)
+        self.refresh_all(state.scales, state.precision, Known(mean, start), generator, START_SWEEPS)
+        for rho, *some in zip(*map(self.pieces.of, (state.rho, start, state.precision)), strict=True):
+            rho.copy_(self.form.start(*some))
         return state
-
-    def start_rho(self, scale: Tensor, precision: Tensor) -> Tensor:
-        """rho at the start, for deviations of about ``scale``."""
-        if self.settings.variance == "free":
-            return -2 * torch.log(scale)
-        return torch.log(torch.expm1((scale * precision.sqrt()).clamp(1e-4, 10.0)))
 
     # --- one step
 
     def step(self, state: VariationalState, batch: Batch, generator: torch.Generator) -> tuple[VariationalState, Info]:
         t = int(state.step) + 1
         lr, beta = self.learning_rate(t), self.temperature(t) / self.n
-        nll, noise = self._descend(state, batch, generator, t, lr, beta)
+        drawn, noise, nll = self._descend(state, batch, generator, t, lr, beta)
         state = state._replace(step=state.step + 1, noise=noise)
+        info = Info(nll, lr, self.temperature(t))
         if t % self.settings.sweep_every == 0:
             if not bool(torch.isfinite(nll + state.mean.sum() + state.rho.sum())):
-                return state, Info(nll, lr, self.temperature(t))  # diverged: no prior has scales for such weights
-            self.sweep(state, generator)
-        return state, Info(nll, lr, self.temperature(t))
+                return state, info  # diverged: no prior has scales for such weights
+            self.sweep(state, drawn, generator)
+        return state, info
 
-    def sweep(self, state: VariationalState, generator: torch.Generator) -> None:
-        """Refresh the scales by what q says of the weights now."""
-        scale = self.deviation(state)
-        drawn = self.drawn(state, scale, generator) if self.sweep_draws else state.mean
-        self.refresh_all(state.scales, state.precision, Known(drawn, state.mean, scale), generator)
+    def sweep(self, state: VariationalState, drawn: Tensor | None, generator: torch.Generator) -> None:
+        """Refresh the scales by what q says of the weights now, or by the step's draw of them."""
+        if self.sweep_draws:
+            known = Known(self.draw(state, generator)[0] if drawn is None else drawn)
+        else:
+            known = Known(state.mean, self.deviation(state))
+        self.refresh_all(state.scales, state.precision, known, generator)
 
-    def drawn(self, state: VariationalState, scale: Tensor, generator: torch.Generator) -> Tensor:
-        """A draw of all weights."""
-        weights = self.unit_noise(generator)
-        for w, s, mean in zip(*map(self.pieces.of, (weights, scale, state.mean)), strict=True):
-            torch.addcmul(mean, w, s, out=w)
-        return weights
+    def draw(self, state: VariationalState, generator: torch.Generator) -> tuple[Tensor, Tensor | None]:
+        """A draw of all weights, and their deviations unless there are very many of them."""
+        cut, weights = self.pieces, self.unit_noise(generator)
+        scale = torch.empty_like(weights) if self.model.size <= LARGE else None
+        rooms = map(torch.empty_like, cut.of(weights)) if scale is None else cut.of(scale)
+        for some in zip(rooms, *map(cut.of, (weights, state.mean, state.rho, state.precision)), strict=True):
+            self.compiled(draw_by)(self.form, *some)
+        return weights, scale
 
     def _descend(
         self, state: VariationalState, batch: Batch, generator: torch.Generator, t: int, lr: float, beta: float
-    ) -> tuple[Tensor, Noise]:
+    ) -> tuple[Tensor | None, Noise, Tensor]:
+        """A step of q(w): the draw of the weights where a sweep is going to need it, the noise and the loss."""
         settings, likelihood = self.settings, self.model.likelihood
         x, y = batch
         noise = state.noise
-        scale = self.deviation(state)
-        output, gradients = self._gradients(state, scale, x, y, generator)
+        keep = self.sweep_draws and t % settings.sweep_every == 0
+        drawn, scale = (None, self.deviation(state)) if self.local is not None else self.draw(state, generator)
+        output, gradients = self._gradients(state, drawn, scale, x, y, generator, keep=keep)
         if settings.draws > 1 or settings.clip is not None:
             gradients = gradients.owned()
         for k in range(settings.draws):
             if k:
-                output, others = self._gradients(state, scale, x, y, generator)
+                drawn = None if drawn is None else self.draw(state, generator)[0]
+                output, others = self._gradients(state, drawn, scale, x, y, generator, keep=keep)
                 gradients.add_(others)
             noise = likelihood.observe(output, y, noise, self.noise_rate(len(y), t) / settings.draws)
         if settings.draws > 1:
@@ -254,48 +236,47 @@ class MeanField(Descent):
         if settings.clip is not None:
             clip_gradients([*gradients.mean, *gradients.rho, gradients.fixed], settings.clip)
         moments = state.moments
-        vectors = state.mean, state.rho, state.precision, scale, *moments["mean"], *moments["rho"]
-        lists = *map(self.pieces.of, vectors), gradients.mean, gradients.rho, self.pieces.units
+        scales = self.deviations(state) if scale is None else self.pieces.of(scale)
+        vectors = state.mean, state.rho, state.precision, *moments["mean"], *moments["rho"]
+        lists = scales, *map(self.pieces.of, vectors), gradients.mean, gradients.rho, self.pieces.units
         for *piece, unit in zip(*lists, strict=True):
-            self._update(Piece(*piece), t, lr * unit, self.rho_rate(lr), beta)
+            self._update(Piece(*piece), unit, t, lr, beta)
         self.step_fixed(state.fixed, gradients.fixed, moments["fixed"], t, lr)
-        return gradients.nll, noise
+        return drawn if keep else None, noise, gradients.nll
 
-    def _update(self, piece: Piece, t: int, lr: float, rho_lr: float, beta: float) -> None:
-        step, rho_step = Step.at(t, lr), Step.at(t, rho_lr)
-        if self.settings.compile:
-            numbers = torch.tensor([*step, *rho_step, beta], dtype=piece.mean.dtype, device=piece.mean.device)
-            fused(update_by_numbers)(self.update, piece, numbers)
+    def _update(self, piece: Piece, unit: float | Tensor, t: int, lr: float, beta: float) -> None:
+        rho_step = Step.at(t, self.rho_rate(lr))
+        if isinstance(unit, Tensor):
+            numbers = torch.tensor([*Step.at(t, lr), *rho_step, beta], dtype=unit.dtype, device=unit.device)
+            fused(update_by_numbers)(self.form, piece, unit, numbers)
         else:
-            self.update(piece, step, rho_step, beta)
-
-    def update(self, piece: Piece, step: Step, rho_step: Step, beta: float | Tensor) -> None:
-        """Move means and rho by the likelihood's gradients in mu and log s."""
-        adam_step(piece.mean, piece.g_mean, piece.mean_moments, step)
-        proximal_step(piece.mean, piece.mean_moments, step, piece.precision, beta)
-        if self.settings.variance == "free":
-            pulled = add_product(piece.g_rho, piece.scale * piece.scale, piece.precision, beta)
-            gradient = pulled.neg_().add_(beta)  # c s^2 = 1 - lambda s^2
-        else:  # s = softplus(rho) sqrt(v), whose KL in rho is that to a unit normal
-            sigma, slope = softplus(piece.rho), torch.sigmoid(piece.rho)
-            gradient = (piece.g_rho / sigma).add_(beta * (sigma - 1 / sigma)).mul_(slope)
-        adam_step(piece.rho, gradient, piece.rho_moments, rho_step)
+            self.form.update(piece, Step.at(t, lr * unit), rho_step, beta)
 
     def _gradients(
-        self, state: VariationalState, scale: Tensor, x: Any, y: Tensor, generator: torch.Generator
+        self,
+        state: VariationalState,
+        drawn: Tensor | None,
+        scale: Tensor | None,
+        x: Any,
+        y: Tensor,
+        generator: torch.Generator,
+        *,
+        keep: bool = False,
     ) -> tuple[Tensor, Gradients]:
-        """The output at one draw, and the loss's gradients."""
+        """The output and the loss's gradients at a draw of the weights, which they overwrite unless it is to be kept,
+        or, where there is none, at one of the activations."""
         cut = self.pieces
         in_log: Iterator[Tensor]
-        if self.local is not None:
+        if drawn is None:
+            assert scale is not None
             output, loss, (g_mean, g_scale, g_fixed) = self._backward(state, (state.mean, scale), x, y, generator)
             in_mean = cut.gathered(g_mean)
             in_log = map(torch.mul, cut.gathered(g_scale), cut.of(scale))
         else:
-            weights = self.drawn(state, scale, generator)
-            output, loss, (g_mean, g_fixed) = self._backward(state, (weights,), x, y, generator)
+            output, loss, (g_mean, g_fixed) = self._backward(state, (drawn,), x, y, generator)
             in_mean = cut.gathered(g_mean)
-            in_log = map(_in_log_scale, cut.of(weights), cut.of(state.mean), in_mean)
+            rooms = [None] * len(in_mean) if keep else cut.of(drawn)
+            in_log = map(self.compiled(in_log_scale), cut.of(drawn), cut.of(state.mean), in_mean, rooms)
         return output, Gradients(in_mean, in_log, flat(g_fixed, loss), loss)
 
     @torch.enable_grad()
@@ -307,16 +288,21 @@ class MeanField(Descent):
         leaves = [leaves_of(model.bayesian, vector) for vector in vectors]
         fixed = leaves_of(model.fixed, state.fixed)
         with self.autocast():
-            if self.local is None:
+            if len(leaves) == 1:
                 names = [slot.name for slot in (*model.bayesian, *model.fixed)]
                 model.net.train()
                 parameters = dict(zip(names, (*leaves[0], *fixed), strict=True))
                 output = model.call(model.net, {**parameters, **state.buffers}, x)
             else:
+                assert self.local is not None
                 output = self.local.forward(leaves[0], leaves[1], fixed, state.buffers, x, generator)
         output = output.to(state.mean.dtype)
         loss = -model.likelihood.log_prob(output, y, state.noise).mean()
         return output.detach(), loss.detach(), gradients_of(loss, [*leaves, fixed])
+
+    def compiled(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """The function, fused where that is asked for."""
+        return fused(function) if self.settings.compile else function
 
     def rho_rate(self, lr: float) -> float:
         """Step size of rho where that of the means is ``lr``."""
@@ -334,15 +320,14 @@ class MeanField(Descent):
     def deviation(self, state: VariationalState) -> Tensor:
         """s_j, the standard deviation of each weight under q."""
         scale = torch.empty_like(state.rho)
-        for some in zip(*map(self.pieces.of, (scale, state.rho, state.precision)), strict=True):
-            self.deviation_of(*some)
+        for room, part in zip(self.pieces.of(scale), self.deviations(state), strict=True):
+            room.copy_(part)
         return scale
 
-    def deviation_of(self, out: Tensor, rho: Tensor, precision: Tensor) -> Tensor:
-        """The same of some weights, written to ``out``."""
-        if self.settings.variance == "free":
-            return torch.exp(rho, out=out).add_(precision).rsqrt_()
-        return torch.div(softplus(rho), precision.sqrt(), out=out)
+    def deviations(self, state: VariationalState) -> Iterator[Tensor]:
+        """The same, piece by piece."""
+        for rho, precision in zip(*map(self.pieces.of, (state.rho, state.precision)), strict=True):
+            yield self.form.deviation(torch.empty_like(rho), rho, precision)
 
     def draws(
         self,
@@ -383,14 +368,3 @@ class MeanField(Descent):
     def entropy(self, deviation: Tensor) -> Tensor:
         """Entropy of q(w) in nats."""
         return 0.5 * (math.log(2 * math.pi) + 1) * deviation.numel() + torch.log(deviation).sum()
-
-
-def _in_log_scale(drawn: Tensor, mean: Tensor, gradient: Tensor) -> Tensor:
-    """g (w - mu), the gradient in log s at the draw w, which it takes the place of."""
-    return drawn.sub_(mean).mul_(gradient)
-
-
-def update_by_numbers(update: Callable[[Piece, Step, Step, Tensor], None], piece: Piece, numbers: Tensor) -> None:
-    """An update whose numbers, two steps and beta, are a tensor; to be compiled."""
-    *steps, beta = numbers.unbind()
-    update(piece, Step(*steps[:4]), Step(*steps[4:]), beta)

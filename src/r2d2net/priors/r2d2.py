@@ -39,6 +39,7 @@ from r2d2net.distributions.gig_moments import moments, narrow_table
 from r2d2net.distributions.gig_refresh import Hat, gig_refreshed, hat_of, working_dtype
 from r2d2net.distributions.gig_sampler import BUFFERS, LOW_ORDER
 from r2d2net.distributions.inverse_gaussian import reciprocal_root
+from r2d2net.distributions.uniform import fill_uniform
 from r2d2net.errors import ParameterError, require
 from r2d2net.priors.adaptive_r2d2 import AdaptiveR2D2
 from r2d2net.priors.base import (
@@ -186,23 +187,21 @@ class R2D2(ContinuousScalePrior[R2D2Scales]):
         """The sweep in place and piece by piece: psi is independent of xi given (T, w), and so one pass draws T and
         psi; xi, which needs all of T, comes last. T_j stays where its proposal is rejected (`gig_refresh`)."""
         w = require_finite("w", w.detach())
-        size = piece_size(w, compiled=compiled)
-        noise = torch.empty(4, size, dtype=w.dtype, device=w.device)
+        size = piece_size(w)
+        noise = torch.empty(4 * size, dtype=w.dtype, device=w.device)
         buffers = None if compiled else torch.empty(BUFFERS, size, dtype=w.dtype, device=w.device)
         for t, psi, out, at, rate in pieces(size, scales.T, scales.psi, precision, w, scales.rate):
-            normal, *uniform = noise[:, : t.numel()].unbind()
+            normal, uniform = noise[: t.numel()], noise[t.numel() : 4 * t.numel()].view(3, -1)
             normal.normal_(generator=generator)
-            for u in uniform:
-                u.uniform_(generator=generator)
+            fill_uniform(uniform, generator)
             here = R2D2Scales(t, psi, rate, rate)
             if compiled:
                 lam = self.a_pi - 0.5
                 chi = self._t_conditional(squared(at / self.sigma0), here)[0] if abs(lam) < LOW_ORDER else at
                 hat = hat_of(lam, working_dtype(chi, rate, lam), w.device)
-                new = fused(R2D2._gibbs_piece)(self, at, here, normal, uniform, hat=hat)
+                fused(R2D2._gibbs_piece)(self, at, here, out, normal, uniform, hat=hat)
             else:
-                new = self._gibbs_piece(at, here, normal, uniform, buffers=buffers)
-            write((t, psi, out), new)
+                self._gibbs_piece(at, here, out, normal, uniform, buffers=buffers)
         omega = scales.T.sum_to_size(scales.xi.shape)
         xi, rate = self._draw_rates(omega, w.numel() / max(1, omega.numel()), generator)
         return scales._replace(xi=xi, rate=rate)
@@ -211,19 +210,20 @@ class R2D2(ContinuousScalePrior[R2D2Scales]):
         self,
         w: Tensor,
         scales: R2D2Scales,
+        precision: Tensor,
         normal: Tensor,
-        uniform: list[Tensor],
+        uniform: Tensor,
         *,
         hat: Hat | None = None,
         buffers: Tensor | None = None,
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """T, psi and 1/v of some weights; the noise is overwritten."""
+    ) -> None:
+        """T, psi and 1/v of some weights, in place; the noise is overwritten."""
         square = squared(w / self.sigma0)
         u, v, choice = uniform
         t_given = self._t_conditional(square, scales)
         t = positive_finite(gig_refreshed(scales.T, *t_given, u, v, hat=hat, buffers=buffers))
         psi = positive_finite(reciprocal_root(*self._psi_conditional(square, t), normal, choice))
-        return t, psi, 1 / self.variance(scales._replace(T=t, psi=psi))
+        write((scales.T, scales.psi, precision), (t, psi, 1 / self.variance(scales._replace(T=t, psi=psi))))
 
     def cavi_(
         self, second_moment: Tensor, scales: R2D2Scales, precision: Tensor, *, compiled: bool = False
@@ -235,24 +235,23 @@ class R2D2(ContinuousScalePrior[R2D2Scales]):
         narrow = second_moment.dtype == torch.float32
         table = narrow_table(abs(self.a_pi - 0.5), second_moment.device) if compiled and narrow else None
         update = fused(R2D2._cavi_piece) if compiled and narrow else R2D2._cavi_piece
-        size = piece_size(second_moment, compiled=compiled)
+        size = piece_size(second_moment)
         for t, psi, out, second, rate in pieces(size, scales.T, scales.psi, precision, second_moment, scales.rate):
-            *new, mean_t = update(self, second, R2D2Scales(t, psi, rate, rate), table)
-            omega += mean_t.sum()
-            write((t, psi, out), tuple(new))
+            omega += update(self, second, R2D2Scales(t, psi, rate, rate), out, table)
         xi, eta = self._rate_conditionals(omega, second_moment.numel())
         return scales._replace(xi=xi.mean, rate=_mean_rate(xi, eta))
 
     def _cavi_piece(
-        self, second_moment: Tensor, scales: R2D2Scales, table: tuple[Tensor, ...] | None
-    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """T, psi, E[1/v] and E T of some weights."""
+        self, second_moment: Tensor, scales: R2D2Scales, precision: Tensor, table: tuple[Tensor, ...] | None
+    ) -> Tensor:
+        """T, psi and E[1/v] of some weights, in place; returns the sum of their E T."""
         square = finite_square(second_moment / self.sigma0**2)
         chi, rho = self._psi_conditional(square, scales.T)
-        scales = scales._replace(psi=positive_finite(torch.sqrt(chi) / math.sqrt(rho)))  # 1 / E[1/psi]
-        mean, mean_inverse = moments(*self._t_conditional(square, scales), table)
-        t = positive_finite(1 / mean_inverse)
-        return t, scales.psi, 1 / self.variance(scales._replace(T=t)), positive_finite(mean)
+        new = scales._replace(psi=positive_finite(torch.sqrt(chi) / math.sqrt(rho)))  # 1 / E[1/psi]
+        mean, mean_inverse = moments(*self._t_conditional(square, new), table)
+        new = new._replace(T=positive_finite(1 / mean_inverse))
+        write((scales.T, scales.psi, precision), (new.T, new.psi, 1 / self.variance(new)))
+        return positive_finite(mean).sum()
 
     def cavi(self, second_moment: Tensor, scales: R2D2Scales) -> R2D2Factors:
         square = finite_square(second_moment / self.sigma0**2)
