@@ -7,12 +7,14 @@ alike; the median over the rounds is reported, absolute times for information.
 
 * steps: forward, loss, backward, optimiser and the sweeps of the scales at their default cadence, on an MLP
   784-400-400-10 and LeNet on 3 x 32 x 32, batches of 128. Reference: torch's Adam, and the same fused.
-* prediction: 10,000 rows with 100 draws, and 256 where other libraries take part. Reference: 100 passes of the plain
-  network over them in batches of 1,000.
-* memory: of a layer of 10 million weights in training, in floats a weight beyond the model itself, and as a ratio to
-  plain training; each contestant in a process of its own.
-* scale: a Gibbs sweep and a coordinate-ascent update of one layer of 10^4 to 4 x 10^7 weights, ns and extra bytes a
+* prediction: 10,000 rows with 100 draws (1,000 by two threads), and 256 where other libraries take part. Reference: 100
+  passes of the plain network over them in batches of 1,000.
+* sweeps: a Gibbs sweep and a coordinate-ascent update of one layer of 10^4 to 4 x 10^7 weights, ns and extra bytes a
   weight; a step of SVGI on ResNet50 and ResNet101.
+* memory: see memory.py.
+
+Figures beyond their limit are named at the end; they do not make it an error, as a busy machine has some. Memory that
+is freed stays with the process (`steady_memory`), for all contestants: fresh pages cost up to 30% of a step.
 
 Peers: see peers.py for how they are installed.
 """
@@ -23,7 +25,6 @@ import argparse
 import json
 import os
 import platform
-import resource
 import statistics
 import subprocess
 import sys
@@ -38,6 +39,7 @@ from rich.console import Console
 from torch import Tensor, nn
 
 import r2d2net as rn
+from memory import OURS, Peak, peak, start
 from peers import PEERS
 from r2d2net.files import write_json
 from r2d2net.posterior import Posterior
@@ -58,12 +60,9 @@ LIMITS = {  # of ratios to plain training, one thread
 }
 SWEEP_LIMITS = {"gibbs": 250, "gibbs, compiled": 100, "cavi": 60, "cavi, compiled": 20}  # ns a weight
 PREDICTION_LIMIT, MEMORY_LIMIT = 1.1, 12
-LAYER = "a layer of 10 million weights"
+FLOATS = "floats a weight beyond the networks"
 FEW = 256  # rows that other libraries predict
-OURS: dict[str, Callable[..., Any]] = {
-    "R2D2 by SVGI": rn.inference.SVGI,
-    "R2D2 by CAVI": rn.inference.CAVI,
-}
+ROUNDS = 7  # at least, of which the median counts
 
 
 class Row(NamedTuple):
@@ -144,119 +143,84 @@ def draw_by_draw(forward: Callable[[Tensor], Tensor], x: Tensor) -> None:
             torch.softmax(forward(x), -1)
 
 
-# --- memory: each in a process of its own
+# --- memory and scale: each in a process of its own
 
 
-def peak() -> int:
-    """The largest memory of this process so far, in bytes."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-
-
-def used() -> int:
-    """The memory of this process now, in bytes."""
-    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-
-
-def memory_of(who: str, inputs: int, outputs: int) -> float:
-    """Floats a weight that training of one layer takes beyond the network and its Bayesian model."""
-    torch.set_num_threads(1)
-    net = nn.Linear(inputs, outputs, bias=False)
-    x, y = torch.randn(4, inputs), torch.randint(outputs, (4,))
-    if who == "plain":
-        before, step = used(), plain(net, x, y)
-        for _ in range(9):
-            step()
-    else:
-        model = rn.BayesianModel(net, rn.priors.R2D2(), rn.likelihoods.Categorical())
-        before, g = used(), torch.Generator().manual_seed(0)
-        running = OURS[who]().build(model, n=1000, steps=100)
-        state = running.init(y, g)
-        for _ in range(9):  # with a sweep of the scales
-            state, _ = running.step(state, (x, y), g)
-    return (peak() - before) / 4 / (inputs * outputs)
+def _child(script: str, *arguments: str) -> Any:
+    command = [sys.executable, str(Path(__file__).with_name(script)), *arguments]
+    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
+    return json.loads(done.stdout.strip().splitlines()[-1])
 
 
 def memory() -> Iterator[Row]:
-    values = {who: float(json.loads(_child("memory", who))) for who in ("plain", *OURS)}
-    for who, value in values.items():
-        limit = MEMORY_LIMIT if who != "plain" else None
-        yield Row("memory", LAYER, who, value, "floats a weight", None, limit)
-        # and the network itself: one float a weight
-        yield Row("memory", LAYER, who, (1 + value) / (1 + values["plain"]), "of plain, with the network itself")
+    """Training's peak, beyond the network and our copy of it, and all of it beside plain training's."""
+    for case in ("layer", *NETS):
+        found = {who: Peak(*_child("memory.py", who, case)) for who in ("plain", *OURS)}
+        of = "a layer of 10 million weights" if case == "layer" else case
+        for who, one in found.items():
+            if case == "layer":
+                limit = MEMORY_LIMIT if who != "plain" else None
+                value = one.training / 4 / one.weights
+                yield Row("memory", of, who, value, FLOATS, None, limit)
+            yield Row("memory", of, who, one.all / found["plain"].all, "of plain, all in all")
 
 
-def _child(*arguments: str) -> str:
-    command = [sys.executable, __file__, "--child", *arguments]
-    return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip().splitlines()[-1]
-
-
-# --- scale
-
-
-def sweep_of(size: int, what: str) -> tuple[float, float]:
-    """Seconds and extra bytes of a sweep of one layer, in a process of its own."""
-    torch.set_num_threads(1)
-    steady_memory()
+def sweep_of(size: int, what: str, threads: int) -> tuple[float, float]:
+    """Seconds and extra bytes of a sweep of one layer."""
+    torch.set_num_threads(threads)
     prior, g = rn.priors.R2D2(), torch.Generator().manual_seed(0)
     kind, _, form = what.partition(", ")
     w, precision = torch.randn(size, generator=g).mul_(0.05), torch.empty(size)
     scales = prior.init_scales((size,), g)
     second = w.square() if kind == "cavi" else None
 
-    def sweep() -> None:
+    def sweep() -> float:
         nonlocal scales
+        begun = time.perf_counter()
         if second is None:
             scales = prior.gibbs_(w, scales, precision, g, compiled=bool(form))
         else:
             scales = prior.cavi_(second, scales, precision, compiled=bool(form))
+        return time.perf_counter() - begun
 
-    sweep()  # compiles, and allocates what is used again
-    before, most = used(), peak()
-    times = []
-    for _ in range(3 if size > 1_000_000 else 7):
-        start = time.process_time()
-        sweep()
-        times.append(time.process_time() - start)
-    return statistics.median(times), max(0, peak() - most, used() - before)
+    sweep()  # compiles, and loads what else is needed
+    before = start()
+    sweep()
+    extra = max(0, peak() - before)
+    steady_memory()
+    sweep()
+    return statistics.median(sweep() for _ in range(ROUNDS)), extra
 
 
-def scale(sizes: list[int], *, compiled: bool) -> Iterator[Row]:
+def scale(sizes: list[int], threads: int, *, compiled: bool) -> Iterator[Row]:
     for what in SWEEP_LIMITS if compiled else ("gibbs", "cavi"):
         for size in sizes:
-            seconds, extra = json.loads(_child("sweep", str(size), what))
+            seconds, extra = _child("speed.py", "--child", "sweep", str(size), what, str(threads))
             limit = SWEEP_LIMITS[what] if size == 10_000_000 else None
             yield Row("sweep", f"{size:,} weights", what, 1e9 * seconds / size, "ns a weight", seconds, limit)
             yield Row("sweep", f"{size:,} weights", what, extra / size, "extra bytes a weight")
 
 
-def resnet_of(name: str) -> tuple[float, float, float]:
-    """Seconds of a step of SVGI, of plain training, and floats a weight at the peak."""
-    torch.set_num_threads(1)
+def resnet_of(name: str, threads: int) -> tuple[float, float]:
+    """Seconds of a step of SVGI and of plain training: means of eight that take turns, of which one sweeps."""
+    torch.set_num_threads(threads)
     x, y = torch.randn(2, 3, 32, 32), torch.randint(10, (2,))
-    net = rn.nets.build(name, channels=3, classes=10, size=32)
-    ordinary = plain(rn.nets.build(name, channels=3, classes=10, size=32), x, y)
-    ordinary()
-    start = time.process_time()
-    ordinary()
-    reference = time.process_time() - start
-    del ordinary
-    model = rn.BayesianModel(net, rn.priors.R2D2(), rn.likelihoods.Categorical())
-    before, g = used(), torch.Generator().manual_seed(0)
-    running = rn.inference.SVGI().build(model, n=1000, steps=100)
-    state = running.init(y, g)
-    times = []
-    for _ in range(8):  # the last one sweeps the scales
-        start = time.process_time()
-        state, _ = running.step(state, (x, y), g)
-        times.append(time.process_time() - start)
-    return statistics.mean(times), reference, (peak() - before) / 4 / model.size
+    nets = [rn.nets.build(name, channels=3, classes=10, size=32) for _ in range(2)]
+    contestants = {
+        "plain": plain(nets[0], x, y),
+        "ours": bayesian(rn.inference.SVGI(), nets[1], rn.priors.R2D2(), x, y, 0.5, 1000),
+    }
+    times = turns(contestants, 8, 1, time.perf_counter)
+    return statistics.mean(times["ours"]), statistics.mean(times["plain"])
 
 
-def resnets() -> Iterator[Row]:
+def resnets(threads: int) -> Iterator[Row]:
     for name in ("resnet50", "resnet101"):
-        seconds, reference, floats = json.loads(_child("resnet", name))
+        seconds, reference = _child("speed.py", "--child", "resnet", name, str(threads))
         yield Row("ResNet step", name, "R2D2 by SVGI", seconds / reference, "of plain", seconds)
-        yield Row("ResNet step", name, "R2D2 by SVGI", floats, "floats a weight")
+        if threads == 1:
+            found = Peak(*_child("memory.py", "R2D2 by SVGI", name))
+            yield Row("ResNet step", name, "R2D2 by SVGI", found.training / 4 / found.weights, FLOATS)
 
 
 # --- output
@@ -333,21 +297,19 @@ def main() -> int:
     for number in threads:
         torch.set_num_threads(number)
         label = "" if number == 1 else f", {number} threads"
+        sizes = SIZES[:3] if quick else SIZES if number == 1 else SIZES[3:4]
         sections = [
-            steps(7 if quick else 15, 8 if quick else 16, compiled=not quick, peers=options.peers),
-            prediction(3, 1_000 if quick else PREDICTED),
-            *([prediction(7, FEW, peers=True)] if options.peers else []),
+            steps(ROUNDS if quick else 25, 8 if quick else 16, compiled=not quick, peers=options.peers),
+            prediction(ROUNDS, PREDICTED if number == 1 and not quick else 1_000),
+            *([prediction(ROUNDS, FEW, peers=True)] if options.peers else []),
+            scale(sizes, number, compiled=not quick),
+            *([] if quick else [resnets(number)]),
+            *([] if quick or number > 1 else [memory()]),
         ]
         for section in sections:
             for row in section:
                 rows.append(row._replace(what=row.what + label, limit=row.limit if number == 1 else None))
                 console.print(*rows[-1])
-    sizes = SIZES[:3] if quick else SIZES
-    others = [scale(sizes, compiled=not quick), *([] if quick else [memory(), resnets()])]
-    for section in others:
-        for row in section:
-            rows.append(row)
-            console.print(*row)
     options.out.mkdir(parents=True, exist_ok=True)
     (options.out / "speed.md").write_text(as_table(rows))
     draw(rows, options.out / "speed.png")
@@ -361,13 +323,12 @@ def main() -> int:
 
 def child(what: str, *arguments: str) -> int:
     """A measurement in a process of its own."""
-    if what == "memory":
-        found: Any = memory_of(arguments[0], 4000, 2500)
-    elif what == "sweep":
-        found = sweep_of(int(arguments[0]), arguments[1])
+    if what == "sweep":
+        size, kind, threads = arguments
+        print(json.dumps(sweep_of(int(size), kind, int(threads))))
     else:
-        found = resnet_of(arguments[0])
-    print(json.dumps(found))
+        name, threads = arguments
+        print(json.dumps(resnet_of(name, int(threads))))
     return 0
 
 

@@ -27,21 +27,35 @@ def test_compiled_sweeps_agree(prior, monkeypatch):
     for compiled in (False, True):
         copied, precision = type(scales)(*(part.clone() for part in scales)), torch.empty(1200)
         drawn = prior.gibbs_(w, copied, precision, torch.Generator().manual_seed(1), compiled=compiled)
+        found.append([part.clone() for part in (*drawn, precision)])  # what comes next overwrites them
         ascended = prior.cavi_(w.square(), drawn, precision, compiled=compiled)
-        found.append((*drawn, *ascended, precision))
+        found[-1] += [*ascended, precision]
     for eager, fused in zip(*found, strict=True):
         torch.testing.assert_close(fused, eager, rtol=2e-4, atol=0)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("algorithm", [rn.inference.SVGI, rn.inference.SVI], ids=["SVGI", "SVI"])
-def test_compiled_steps_agree(algorithm):
+@pytest.mark.parametrize(
+    ("algorithm", "settings"),
+    [
+        ("SVGI", {}),
+        ("SVGI", {"estimator": "local"}),
+        ("SVGI", {"variance": "scaled"}),
+        ("CAVI", {"draws": 2, "clip": 1.0}),
+        ("SVI", {}),
+        ("Radial", {}),
+    ],
+    ids=str,
+)
+def test_compiled_steps_agree(algorithm, settings):
     """Before the first sweep: steps of at most 0.3 x 0.4 in float32, of which 20 add up."""
     g = torch.Generator().manual_seed(2)
     x, y = torch.randn(40, 5, generator=g), torch.randint(3, (40,), generator=g)
     net, found = rn.nets.mlp(5, [8], 3), []
     for compiled in (False, True):
-        method = algorithm(compile=compiled, sweep_every=1000)
+        method = getattr(rn.inference, algorithm)(
+            **{"compile": compiled, "sweep_every": 1000, "estimator": "weights", **settings}
+        )
         model = rn.BayesianModel(net, rn.priors.R2D2(), rn.likelihoods.Categorical())
         running, generator = method.build(model, n=40, steps=100), torch.Generator().manual_seed(3)
         state = running.init(y, generator)
@@ -98,3 +112,35 @@ def test_without_a_compiler_it_is_one_line(monkeypatch, tmp_path):
     with pytest.raises(ParameterError, match=r"^compile=True does not work here, leave it out: .*[cC]ompiler"):
         prior.gibbs_(torch.ones(50), scales, torch.empty(50), compiled=True)
     torch.compiler.reset()
+
+
+def test_scales_that_cannot_be_overwritten_are_one_line():
+    prior = rn.priors.R2D2()
+    scales = prior.init_scales((5, 4))
+    turned = scales._replace(T=scales.T.T.contiguous().T)
+    with pytest.raises(ParameterError, match=r"^T has strides \(1, 5\): to be overwritten it must be contiguous$"):
+        prior.gibbs_(torch.ones(5, 4), turned, torch.empty(5, 4))
+    with pytest.raises(ParameterError, match=r"^T has strides"):
+        prior.cavi_(torch.ones(5, 4), turned, torch.empty(5, 4))
+
+
+def test_gibbs_of_scales_in_any_order_of_memory():
+    prior, g = rn.priors.R2D2(), torch.Generator().manual_seed(6)
+    scales = prior.init_scales((5, 4), g)
+    turned = scales._replace(T=scales.T.T.contiguous().T, psi=scales.psi.T.contiguous().T)
+    found = [prior.gibbs(torch.ones(5, 4), one, torch.Generator().manual_seed(7)) for one in (scales, turned)]
+    assert all(map(torch.equal, *found))
+    assert not torch.equal(found[1].T, turned.T)
+
+
+def test_draws_do_not_depend_on_the_number_of_threads():
+    prior, found, before = rn.priors.R2D2(), [], torch.get_num_threads()
+    try:
+        for threads in (1, 2):
+            torch.set_num_threads(threads)
+            g = torch.Generator().manual_seed(8)
+            scales = prior.init_scales((300_000,), g)
+            found.append(prior.gibbs(torch.ones(300_000), scales, g).T)
+    finally:
+        torch.set_num_threads(before)
+    torch.testing.assert_close(*found, rtol=1e-5, atol=0)

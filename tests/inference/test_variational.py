@@ -8,6 +8,7 @@ from torch import nn
 
 import r2d2net as rn
 from r2d2net.inference import variational
+from r2d2net.priors import pieces
 
 STEPS = 500
 
@@ -86,8 +87,9 @@ class Sum(nn.Module):
         return x @ (self.a + self.b)
 
 
-def test_parameters_that_share_a_gradient_are_scaled_once():
+def test_parameters_that_share_a_gradient_are_scaled_once(monkeypatch):
     model = rn.BayesianModel(Sum(), rn.priors.Gaussian(), rn.likelihoods.Gaussian(noise=1.0))
+    monkeypatch.setattr(pieces, "PIECE", 3)  # a piece for each of the two
     running = rn.inference.SVGI().build(model, n=5, steps=10)
     g = torch.Generator().manual_seed(0)
     x, y = torch.randn(5, 3, generator=g), torch.randn(5, 1, generator=g)
@@ -140,3 +142,82 @@ def test_deviations_that_are_not_kept_are_the_same(algorithm, monkeypatch):
             state, _ = running.step(state, (x, y), generator)
         found.append(torch.cat([state.mean, state.rho, state.precision]))
     assert torch.equal(*found)
+
+
+class Shift(nn.Module):
+    """Adds the sum of 50 parameters, whose gradient is one number with stride 0, or every second of 100."""
+
+    def __init__(self, stride: int) -> None:
+        super().__init__()
+        self.a, self.stride = nn.Parameter(torch.zeros(50)), stride
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if self.stride == 0:
+            return x + self.a.sum()
+        both = torch.stack([self.a, torch.arange(50.0)], 1)
+        return x + (both * both.detach().new_tensor([1.0, 100.0])).sum()
+
+
+@pytest.mark.parametrize("stride", [0, 2])
+@pytest.mark.parametrize("algorithm", ["SVGI", "SVI", "MAP"])
+def test_gradients_of_any_strides_are_read_as_they_are(algorithm, stride):
+    """All entries have the same gradient, so that their first moments are equal."""
+    model = rn.BayesianModel(Shift(stride), rn.priors.Gaussian(), rn.likelihoods.Gaussian(noise=1.0))
+    running = getattr(rn.inference, algorithm)().build(model, n=5, steps=10)
+    g = torch.Generator().manual_seed(0)
+    x, y = torch.randn(5, 1, generator=g), torch.randn(5, 1, generator=g)
+    state, _ = running.step(running.init(y, g), (x, y), g)
+    first = state.moments["mean"].first
+    assert bool(first.ne(0).all())
+    if algorithm != "SVI":  # whose gradient has the prior's pull
+        torch.testing.assert_close(first, first[:1].expand(50))
+
+
+class Level(nn.Module):
+    """A single parameter, which is also the output: a view of the draw."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.theta = nn.Parameter(torch.zeros(1))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.theta.expand(len(x), 1)
+
+
+@pytest.mark.parametrize("settings", [{"clip": 1e6}, {"draws": 2}], ids=str)
+def test_the_noise_is_learnt_from_outputs_that_are_views_of_a_draw(settings):
+    found = []
+    for more in ({}, settings):
+        model = rn.BayesianModel(Level(), rn.priors.Gaussian())
+        running = rn.inference.SVGI(estimator="weights", **more).build(model, n=200, steps=300)
+        g = torch.Generator().manual_seed(0)
+        y = 5 + torch.randn(200, 1, generator=g)
+        state = running.init(y, g)
+        for _ in range(300):
+            state, _ = running.step(state, (torch.zeros(200, 1), y), g)
+        found.append(float(state.noise["variance"]))
+    assert found[1] == pytest.approx(found[0], rel=0.2)
+
+
+class WithNothing(nn.Module):
+    """A linear layer, and parameters without entries before or after it."""
+
+    def __init__(self, before: int, after: int) -> None:
+        super().__init__()
+        self.before = nn.ParameterList(torch.zeros(0, 3) for _ in range(before))
+        self.layer = nn.Linear(3, 1)
+        self.after = nn.ParameterList(torch.zeros(0) for _ in range(after))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.layer(x)
+
+
+@pytest.mark.parametrize(("before", "after"), [(1, 0), (0, 1), (2, 2)])
+def test_parameters_without_entries_are_left_alone(before, after):
+    model = rn.BayesianModel(WithNothing(before, after), rn.priors.R2D2(), rn.likelihoods.Gaussian(noise=1.0))
+    running = rn.inference.SVGI(sweep_every=1).build(model, n=5, steps=10)
+    g = torch.Generator().manual_seed(0)
+    y = torch.randn(5, 1, generator=g)
+    state, info = running.step(running.init(y, g), (torch.randn(5, 3, generator=g), y), g)
+    assert torch.isfinite(info.nll)
+    assert torch.isfinite(state.mean).all()

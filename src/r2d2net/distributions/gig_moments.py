@@ -44,7 +44,7 @@ def moments(chi: Tensor, rho: Tensor, lam: float, table: tuple[Tensor, ...] | No
 
     Compiled code has to be given its ``table``, that of `narrow_table`.
     """
-    if chi.dtype == torch.float32 and not chi.requires_grad:
+    if chi.dtype == torch.float32 and not (chi.requires_grad or rho.requires_grad):
         found = narrow_table(abs(lam), chi.device) if table is None else table
         return _from_ratio(chi, rho, lam, partial(_narrow_down_ratio, found))
     wide = partial(bessel_down_ratio, abs(lam))

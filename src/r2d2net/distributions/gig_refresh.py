@@ -52,7 +52,8 @@ def gig_refreshed(
 
     Args:
         x: The old values, flat.
-        chi: Coefficient of 1/x, positive and finite.
+        chi: Coefficient of 1/x, positive and finite. In float32 it is held at 1e30 / rho, which no sweep of R2D2
+            reaches: psi is as small as that only where w^2 is.
         rho: Coefficient of x, the same; of the shape of chi or a single number.
         lam: Order.
         u: Uniform on [0, 1), in the shape of x.

@@ -86,7 +86,7 @@ def proximal_step(vector: Tensor, moments: Moments, step: Step, precision: Tenso
     eta = torch.add(moments.second, (EPSILON * step.second) ** 2).rsqrt_()  # in units of lr
     if isinstance(size, Tensor):
         vector.div_(1 + eta * size * precision)  # in this order: eta * precision may overflow where size is 0
-    else:
+    elif size > 0:  # eta * precision may overflow, and on some devices comes first
         vector.div_(torch.addcmul(eta.new_ones(()), eta, precision, value=size, out=eta))
 
 

@@ -6,6 +6,7 @@ piece: there the launch of an operation costs more than its memory.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -26,7 +27,7 @@ class Pieces:
 
     def __init__(self, slots: Sequence[Slot], unit: Tensor) -> None:
         small = piece_size(unit)
-        constants = [float(unit[slot.start]) for slot in slots]
+        constants = [float(unit[slot.start]) if slot.stop > slot.start else 1.0 for slot in slots]
         self.cuts = _cut([slot.stop - slot.start for slot in slots], constants, small)
         self.sizes = [cut.size for cut in self.cuts]
         self.units: list[float] | list[Tensor] = [constants[cut.first] for cut in self.cuts]
@@ -37,7 +38,7 @@ class Pieces:
 
     def gathered(self, parts: Sequence[Tensor]) -> list[Tensor]:
         """The pieces of the vector that the slots' tensors make up, without writing it out."""
-        flat = [part.reshape(-1) for part in parts]
+        flat = [part.reshape(-1).contiguous() for part in parts]  # fused kernels do not look at strides
         return [
             torch.cat(flat[cut.first : cut.last])
             if cut.last - cut.first > 1
@@ -71,16 +72,18 @@ class Cut(NamedTuple):
 def _cut(lengths: Sequence[int], units: Sequence[float], small: int) -> list[Cut]:
     """Small neighbours of the same unit share a piece, large slots are cut by themselves.
 
-    >>> [cut.size for cut in _cut([3, 4, 25, 2, 2], [1, 1, 1, 1, 2], 10)]
+    >>> [cut.size for cut in _cut([3, 4, 0, 25, 0, 2, 2], [1, 1, 1, 1, 1, 1, 2], 10)]
     [7, 10, 10, 5, 2, 2]
     """
     cuts: list[Cut] = []
-    room = 0
+    room, unit = 0, math.nan
     for k, length in enumerate(lengths):
-        if length <= room and units[k] == units[k - 1]:
+        if length == 0:
+            continue
+        if length <= room and units[k] == unit:
             cuts[-1] = cuts[-1]._replace(last=k + 1, size=cuts[-1].size + length)
             room -= length
             continue
         cuts += [Cut(k, k + 1, start, min(small, length - start)) for start in range(0, length, small)]
-        room = max(0, small - length)
+        room, unit = max(0, small - length), units[k]
     return cuts

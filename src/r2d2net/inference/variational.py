@@ -222,15 +222,16 @@ class MeanField(Descent):
         noise = state.noise
         keep = self.sweep_draws and t % settings.sweep_every == 0
         drawn, scale = (None, self.deviation(state)) if self.local is not None else self.draw(state, generator)
+        rate = self.noise_rate(len(y), t) / settings.draws
         output, gradients = self._gradients(state, drawn, scale, x, y, generator, keep=keep)
+        noise = likelihood.observe(output, y, noise, rate)  # at once: the output may be a view of the draw
         if settings.draws > 1 or settings.clip is not None:
             gradients = gradients.owned()
-        for k in range(settings.draws):
-            if k:
-                drawn = None if drawn is None else self.draw(state, generator)[0]
-                output, others = self._gradients(state, drawn, scale, x, y, generator, keep=keep)
-                gradients.add_(others)
-            noise = likelihood.observe(output, y, noise, self.noise_rate(len(y), t) / settings.draws)
+        for _ in range(settings.draws - 1):
+            drawn = None if drawn is None else self.draw(state, generator)[0]
+            output, others = self._gradients(state, drawn, scale, x, y, generator, keep=keep)
+            noise = likelihood.observe(output, y, noise, rate)
+            gradients.add_(others)
         if settings.draws > 1:
             gradients.div_(settings.draws)
         if settings.clip is not None:

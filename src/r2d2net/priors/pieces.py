@@ -16,7 +16,7 @@ from torch import Tensor
 
 from r2d2net.errors import ParameterError
 
-PIECE = 1 << 17  # entries for each thread: a dozen vectors of them stay in a cache that the cores share
+PIECE = 1 << 17  # entries: a dozen vectors of them stay in a cache. Not by threads, on which no draw may depend
 
 
 def piece_size(like: Tensor) -> int:
@@ -24,7 +24,7 @@ def piece_size(like: Tensor) -> int:
     most = max(1, like.numel())
     if like.device.type != "cpu":
         return most
-    return min(most, PIECE * torch.get_num_threads())
+    return min(most, PIECE)
 
 
 def pieces(size: int, *tensors: Tensor) -> Iterator[tuple[Tensor, ...]]:
@@ -41,6 +41,13 @@ def pieces(size: int, *tensors: Tensor) -> Iterator[tuple[Tensor, ...]]:
         return (tensor if tensor.shape == shape else tensor.expand(shape)).reshape(-1).split(size)[:count]
 
     return zip(*map(cut, tensors), strict=True)
+
+
+def require_flat(**tensors: Tensor) -> None:
+    """Raise unless what is to be overwritten can be seen as flat."""
+    for name, tensor in tensors.items():
+        if not tensor.is_contiguous():
+            raise ParameterError(f"{name} has strides {tensor.stride()}: to be overwritten it must be contiguous")
 
 
 def write(targets: tuple[Tensor, ...], values: tuple[Tensor, ...]) -> None:

@@ -54,7 +54,7 @@ from r2d2net.priors.base import (
     shape_parameter,
     squared,
 )
-from r2d2net.priors.pieces import fused, piece_size, pieces, write
+from r2d2net.priors.pieces import fused, piece_size, pieces, require_flat, write
 from r2d2net.priors.r2d2_factors import R2D2Factors
 from r2d2net.priors.scale_quadrature import LAPLACE, log_scale_mixture
 
@@ -172,7 +172,8 @@ class R2D2(ContinuousScalePrior[R2D2Scales]):
         return positive_finite((self.sigma0**2 / 2 * scales.psi) * scales.T)
 
     def gibbs(self, w: Tensor, scales: R2D2Scales, generator: torch.Generator | None = None) -> R2D2Scales:
-        copied = scales._replace(T=scales.T.clone(), psi=scales.psi.clone())
+        flat = torch.contiguous_format
+        copied = scales._replace(T=scales.T.clone(memory_format=flat), psi=scales.psi.clone(memory_format=flat))
         return self.gibbs_(w, copied, torch.empty_like(copied.T), generator)
 
     def gibbs_(
@@ -187,6 +188,7 @@ class R2D2(ContinuousScalePrior[R2D2Scales]):
         """The sweep in place and piece by piece: psi is independent of xi given (T, w), and so one pass draws T and
         psi; xi, which needs all of T, comes last. T_j stays where its proposal is rejected (`gig_refresh`)."""
         w = require_finite("w", w.detach())
+        require_flat(T=scales.T, psi=scales.psi, precision=precision)
         size = piece_size(w)
         noise = torch.empty(4 * size, dtype=w.dtype, device=w.device)
         buffers = None if compiled else torch.empty(BUFFERS, size, dtype=w.dtype, device=w.device)
@@ -198,7 +200,7 @@ class R2D2(ContinuousScalePrior[R2D2Scales]):
             if compiled:
                 lam = self.a_pi - 0.5
                 chi = self._t_conditional(squared(at / self.sigma0), here)[0] if abs(lam) < LOW_ORDER else at
-                hat = hat_of(lam, working_dtype(chi, rate, lam), w.device)
+                hat = hat_of(lam, working_dtype(chi, 2 * rate, lam), w.device)
                 fused(R2D2._gibbs_piece)(self, at, here, out, normal, uniform, hat=hat)
             else:
                 self._gibbs_piece(at, here, out, normal, uniform, buffers=buffers)
@@ -231,6 +233,7 @@ class R2D2(ContinuousScalePrior[R2D2Scales]):
         if scales.xi.dim():
             return super().cavi_(second_moment, scales, precision)
         second_moment = require_finite("second_moment", second_moment.detach())
+        require_flat(T=scales.T, psi=scales.psi, precision=precision)
         omega = torch.zeros_like(scales.xi)
         narrow = second_moment.dtype == torch.float32
         table = narrow_table(abs(self.a_pi - 0.5), second_moment.device) if compiled and narrow else None

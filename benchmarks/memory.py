@@ -1,0 +1,96 @@
+"""Peak memory of training, and of a sweep. Linux only: the kernel's own mark of the highest use is set back and read.
+
+    python benchmarks/memory.py "R2D2 by SVGI" LeNet
+
+The first argument is plain or one of `OURS`, the second layer, MLP, LeNet, resnet50 or resnet101. Each measurement has
+a process of its own, in which a small network is trained first: code that is loaded then counts for nobody.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import json
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+import r2d2net as rn
+from step_cost import NETS, batch, plain
+
+OURS: dict[str, Callable[..., Any]] = {"R2D2 by SVGI": rn.inference.SVGI, "R2D2 by CAVI": rn.inference.CAVI}
+LAYER = 4000, 2500  # ten million weights
+STEPS = 9  # one of them sweeps the scales
+
+
+class Peak(NamedTuple):
+    """Bytes at the highest: beyond the networks themselves, and all in all."""
+
+    training: int
+    all: int
+    weights: int
+
+
+def used() -> int:
+    """The memory of this process now, in bytes."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def peak() -> int:
+    """Its highest use since `start`, in bytes."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return 1024 * next(int(line.split()[1]) for line in lines if line.startswith("VmHWM"))
+
+
+def start() -> int:
+    """Give back what is free, set the mark back; the memory used now."""
+    gc.collect()
+    ctypes.CDLL(None).malloc_trim(0)
+    Path("/proc/self/clear_refs").write_text("5")
+    return used()
+
+
+def made(case: str) -> tuple[nn.Module, Tensor, Tensor]:
+    """A network and a batch for it."""
+    if case == "layer":
+        return nn.Linear(*LAYER, bias=False), torch.randn(4, LAYER[0]), torch.randint(LAYER[1], (4,))
+    if case in NETS:
+        make, shape = NETS[case]
+        return make(), *batch(shape)
+    net = rn.nets.build(case, channels=3, classes=10, size=32)
+    return net, torch.randn(2, 3, 32, 32), torch.randint(10, (2,))
+
+
+def train(who: str, net: nn.Module, x: Tensor, y: Tensor) -> Peak:
+    """Some steps, and what they took; ``net`` is not there yet for `all`, which the caller corrects."""
+    model = None if who == "plain" else rn.BayesianModel(net, rn.priors.R2D2(), rn.likelihoods.Categorical())
+    before = start()
+    if model is None:
+        step = plain(net, x, y)
+        for _ in range(STEPS):
+            step()
+    else:
+        g = torch.Generator().manual_seed(0)
+        running = OURS[who]().build(model, n=1000, steps=100)
+        state = running.init(y, g)
+        for _ in range(STEPS):
+            state, _ = running.step(state, (x, y), g)
+    return Peak(peak() - before, peak(), sum(p.numel() for p in net.parameters()))
+
+
+def training(who: str, case: str) -> Peak:
+    """Peak memory of training."""
+    torch.set_num_threads(1)
+    train(who, nn.Linear(3, 2), torch.randn(4, 3), torch.randint(2, (4,)))
+    empty = start()
+    found = train(who, *made(case))
+    return found._replace(all=found.all - empty)
+
+
+if __name__ == "__main__":
+    print(json.dumps(training(*sys.argv[1:])))
