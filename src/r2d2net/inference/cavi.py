@@ -33,6 +33,5 @@ class CoordinateAscent(MeanField):
     sweep_draws = False
 
     def refresh(self, prior: AnyPrior, scales: Any, precision: Tensor, known: Known, generator: torch.Generator) -> Any:
-        assert known.deviation is not None
-        second_moment = known.weights.square().addcmul_(known.deviation, known.deviation)
-        return prior.cavi_(second_moment, scales, precision, compiled=self.settings.compile)
+        assert known.second_moment is not None
+        return prior.cavi_(known.second_moment, scales, precision, compiled=self.settings.compile)

@@ -74,10 +74,10 @@ class Training(Method):
 
 
 class Known(NamedTuple):
-    """What is known of weights when their scales are refreshed: a draw of them, or means and deviations."""
+    """What is known of weights when their scales are refreshed: a draw of them, or means and E w^2."""
 
     weights: Tensor
-    deviation: Tensor | None = None
+    second_moment: Tensor | None = None
 
 
 class Descent(Running):
@@ -145,8 +145,8 @@ class Descent(Running):
             if isinstance(slot.prior, Gaussian):
                 slot.of(precision).fill_(slot.prior.scale**-2)
                 continue
-            deviation = None if known.deviation is None else slot.of(known.deviation)
-            here = Known(slot.of(known.weights), deviation)
+            second = None if known.second_moment is None else slot.of(known.second_moment)
+            here = Known(slot.of(known.weights), second)
             for _ in range(sweeps):
                 scales[slot.name] = self.refresh(slot.prior, scales[slot.name], slot.of(precision), here, generator)
 

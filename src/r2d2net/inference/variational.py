@@ -177,7 +177,9 @@ class MeanField(Descent):
             buffers=model.buffers(),
         )
         start = model.he_scale().mul_(self.settings.initial_scale)
-        self.refresh_all(state.scales, state.precision, Known(mean, start), generator, START_SWEEPS)
+        second = None if self.sweep_draws else start.square().addcmul_(mean, mean)
+        self.refresh_all(state.scales, state.precision, Known(mean, second), generator, START_SWEEPS)
+        del second
         for rho, *some in zip(*map(self.pieces.of, (state.rho, start, state.precision)), strict=True):
             rho.copy_(self.form.start(*some))
         return state
@@ -201,7 +203,7 @@ class MeanField(Descent):
         if self.sweep_draws:
             known = Known(self.draw(state, generator)[0] if drawn is None else drawn)
         else:
-            known = Known(state.mean, self.deviation(state))
+            known = Known(state.mean, self.second_moment(state))
         self.refresh_all(state.scales, state.precision, known, generator)
 
     def draw(self, state: VariationalState, generator: torch.Generator) -> tuple[Tensor, Tensor | None]:
@@ -321,9 +323,17 @@ class MeanField(Descent):
     def deviation(self, state: VariationalState) -> Tensor:
         """s_j, the standard deviation of each weight under q."""
         scale = torch.empty_like(state.rho)
-        for room, part in zip(self.pieces.of(scale), self.deviations(state), strict=True):
-            room.copy_(part)
+        for some in zip(*map(self.pieces.of, (scale, state.rho, state.precision)), strict=True):
+            self.form.deviation(*some)
         return scale
+
+    def second_moment(self, state: VariationalState) -> Tensor:
+        """E w^2 under q."""
+        moment = torch.empty_like(state.rho)
+        vectors = moment, state.rho, state.precision, state.mean
+        for room, rho, precision, mean in zip(*map(self.pieces.of, vectors), strict=True):
+            self.form.deviation(room, rho, precision).square_().addcmul_(mean, mean)
+        return moment
 
     def deviations(self, state: VariationalState) -> Iterator[Tensor]:
         """The same, piece by piece."""
@@ -357,9 +367,8 @@ class MeanField(Descent):
         q(scales) is the coordinate-ascent factor at the present q(w), so -nll N - kl is a true lower bound of the
         evidence in every mode.
         """
-        scale = self.deviation(state)
-        total = -self.entropy(scale)
-        moment = state.mean.square() + scale.square()
+        total = -self.entropy(self.deviation(state))
+        moment = self.second_moment(state)
         for slot in self.model.bayesian:
             assert slot.prior is not None
             second = slot.of(moment)
