@@ -3,10 +3,13 @@
 import pandas as pd
 import pytest
 import torch
+from torch.utils.data import BatchSampler, DataLoader, Dataset, IterableDataset, RandomSampler, TensorDataset
 
 import r2d2net as rn
 from architectures import ZOO, mlp
 from r2d2net import posterior as module
+from r2d2net.estimators.double_posterior import DoublePosterior
+from r2d2net.new_inputs import as_tensors
 
 X = ZOO[0].x
 
@@ -72,6 +75,84 @@ def test_tables_are_inputs_in_fit_and_in_predict(fitted):
     assert torch.equal(by_table.predict(table, 3).samples, by_table.predict(X, 3).samples)
     with pytest.raises(rn.errors.DataError, match=r"^x of type DataFrame is no array of numbers"):
         by_table.predict(table.assign(a="high"))
+
+
+class Stream(IterableDataset):
+    def __iter__(self):
+        return iter(X)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        TensorDataset(X, ZOO[0].y),
+        TensorDataset(X),
+        Stream(),
+        DataLoader(TensorDataset(X, ZOO[0].y), batch_size=5),
+        DataLoader(TensorDataset(X), batch_size=5),
+        DataLoader(X, batch_size=5),
+        DataLoader(Stream(), batch_size=5),
+    ],
+)
+def test_datasets_and_loaders_are_inputs_in_predict(fitted, data):
+    state = torch.random.get_rng_state()
+    assert torch.equal(fitted.predict(data, 3).samples, fitted.predict(X, 3).samples)
+    assert torch.equal(torch.random.get_rng_state(), state)
+
+
+def test_of_several_inputs_the_last_is_the_target():
+    found = as_tensors(DataLoader(TensorDataset(X, 2 * X, ZOO[0].y), batch_size=5))
+    assert len(found) == 2
+    assert torch.equal(found[0], X)
+    assert torch.equal(found[1], 2 * X)
+
+
+class Lists(Dataset):
+    """Batches of one row after the other, each one column wider."""
+
+    def __len__(self):
+        return 3
+
+    def __getitem__(self, i):
+        if i == 3:
+            raise IndexError
+        return torch.zeros(1, i + 1)
+
+
+@pytest.mark.parametrize(
+    ("bad", "message"),
+    [
+        (DataLoader(X, batch_size=5, shuffle=True), "x is a DataLoader that shuffles: [^\n]*give it shuffle=False"),
+        (
+            DataLoader(X, sampler=BatchSampler(RandomSampler(X), 5, False), batch_size=None),
+            "x is a DataLoader that shuf",
+        ),
+        (DataLoader([{"a": 1.0}]), "x gives items of type dict: they must be tensors, or tuples of them$"),
+        (
+            DataLoader(Lists(), batch_size=None),
+            r"x gives batches of shapes \[\(1, 1\)\] and \[\(1, 2\)\]: they must agree",
+        ),
+        (DataLoader([]), "x has 0 rows"),
+        ({"a": 1}, "x of type dict is no array of numbers: give a tensor, an array or table of numbers, a Dataset"),
+        (iter([1.0]), "x of type list_iterator is no array of numbers: give a tensor"),
+    ],
+)
+def test_what_predict_does_not_take_is_one_line_of_our_own(fitted, bad, message):
+    with pytest.raises(rn.errors.R2D2NetError, match=f"^{message}") as error:
+        fitted.predict(bad)
+    assert "\n" not in str(error.value)
+    assert "numpy" not in str(error.value)
+
+
+def test_a_posterior_prints_what_it_is(fitted):
+    assert repr(fitted) == "Posterior(SVGI, Gaussian likelihood, 21 weights by prior: 16 R2D2, 5 Gaussian)"
+    assert repr(DoublePosterior(fitted)).endswith("21 weights by prior: 16 R2D2, 5 Gaussian)")
+    model = rn.BayesianModel(mlp(), {"0.*": rn.priors.Horseshoe()}, bias=None)
+    sampled = rn.fit(model, (X, ZOO[0].y), rn.inference.SGLD(chains=2), epochs=4, verbose=False)
+    stored = sampled.running.available(sampled.state)
+    expected = f"Posterior(SGLD, Gaussian likelihood, 16 weights by prior: 16 Horseshoe, stored draws: {stored})"
+    assert repr(sampled) == expected
+    assert len(sampled.predict(X, 1000).samples) == stored
 
 
 @pytest.mark.parametrize("algorithm", ["svgi", "map", "sghmc"])

@@ -9,12 +9,12 @@ posterior.save("run")            and load("run", net) gets it back
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from numbers import Integral
 from pathlib import Path
 from typing import Any, Literal
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -24,6 +24,7 @@ from r2d2net.forward_draws import forward_draws
 from r2d2net.inference.base import Draws, Running
 from r2d2net.likelihoods.base import Noise
 from r2d2net.model import BayesianModel, Tensors, refusing_inputs, require_module
+from r2d2net.new_inputs import for_model
 from r2d2net.prediction import Classification, Counts, Prediction, Regression
 from r2d2net.provenance import provenance
 from r2d2net.specification import method_from, model_from, reading, require_same_network
@@ -65,6 +66,18 @@ class Posterior:
     @property
     def model(self) -> BayesianModel:
         return self.running.model
+
+    def __repr__(self) -> str:
+        """Algorithm, likelihood, how many weights have which prior, and how many draws are stored where it has some."""
+        algorithm = self.settings["algorithm"]["type"] if self.settings else type(self.running).__name__
+        counts: Counter[str] = Counter()
+        for slot in self.model.bayesian:
+            counts[type(slot.prior).__name__] += slot.stop - slot.start
+        priors = ", ".join(f"{count} {name}" for name, count in counts.items())
+        likelihood = type(self.model.likelihood).__name__
+        available = self.running.available(self.state)
+        stored = "" if available is None else f", stored draws: {available}"
+        return f"Posterior({algorithm}, {likelihood} likelihood, {self.model.size} weights by prior: {priors}{stored})"
 
     def sample(self, n: int = 1, *, seed: int | None = None, generator: torch.Generator | None = None) -> Tensor:
         """Draws of all Bayesian weights, (n, weights); `state_dict` turns one into a plain state dict."""
@@ -116,7 +129,8 @@ class Posterior:
         """The predictive distribution at new inputs.
 
         Args:
-            x: Inputs as in training, in the user's units.
+            x: Inputs as in training, in the user's units: a tensor, array or table, a tuple of them for a network of
+                several inputs, or a Dataset or DataLoader that does not shuffle, whose targets are left out.
             draws: Number of weight draws, or "mean" for the posterior mean weights alone. A posterior made of stored
                 draws (a sampler's, an ensemble's) has only so many: more are not repeated.
             seed: Seed of the draws; the same draws serve all rows.
@@ -153,7 +167,7 @@ class Posterior:
         vectorize: bool | None,
     ) -> tuple[Tensor, Noise]:
         require_whole("rows", rows)
-        inputs = self.units.inputs(_inputs(x, self.model))
+        inputs = self.units.inputs(for_model(x, self.model))
         parts = inputs if isinstance(inputs, tuple) else (inputs,)
         if any(part.dim() == 0 for part in parts):
             raise DataError("x holds a scalar: it needs a first dimension of rows")
@@ -242,22 +256,6 @@ def restored(running: Running, tensors: Tensors, header: dict[str, Any]) -> Post
         settings=header["settings"],
         candidates=header["candidates"],
     )
-
-
-def _inputs(x: Any, model: BayesianModel) -> Any:
-    if isinstance(x, tuple):
-        return tuple(_inputs(part, model) for part in x)
-    try:
-        # np.asarray reads tables too, which torch does not
-        tensor = torch.as_tensor(x if isinstance(x, Tensor) else np.array(x), device=model.device)
-    except (TypeError, ValueError) as error:
-        raise DataError(f"x of type {type(x).__name__} is no array of numbers: {error}") from error
-    if not tensor.is_floating_point():
-        return tensor
-    tensor = tensor.to(model.dtype)
-    if not bool(torch.isfinite(tensor).all()):
-        raise DataError("x holds values that are not finite: remove or fill them")
-    return tensor
 
 
 def _squeeze(prediction: Prediction) -> Prediction:

@@ -99,6 +99,52 @@ def test_classes_are_texts_or_numbers() -> None:
     assert two.predict_proba(x).shape == (300, 2)
 
 
+def test_log_probabilities_are_finite(monkeypatch: pytest.MonkeyPatch) -> None:
+    x, y = three_classes(60)
+    model = R2D2Classifier(**{**SMALL, "epochs": 2}).fit(x, y)
+    assert np.array_equal(model.predict_log_proba(x), np.log(model.predict_proba(x)))
+    sure = torch.tensor([[[-800.0, 0.0, 5.0], [0.0, 0.0, -300.0]]], dtype=torch.float64)
+    certain = rn.prediction.Classification(torch.softmax(sure, -1))
+    monkeypatch.setattr(model, "_predictions", lambda X: iter([certain]))
+    found = model.predict_log_proba(x[:2])
+    assert found[0, 0] == np.log(np.finfo(float).tiny)  # its probability is 0 in float64
+    assert found[1] == pytest.approx([-np.log(2), -np.log(2), -300 - np.log(2)], rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("labels", "kind"),
+    [([True, False], "b"), ([np.True_, np.False_], "b"), ([3, 7], "i"), ([1.0, 2.0], "f"), (["a", "b"], "O")],
+)
+def test_labels_in_a_column_of_objects(labels: list[Any], kind: str) -> None:
+    x, _ = three_classes(40)
+    y = np.array(labels * 20, dtype=object)
+    model = R2D2Classifier(**{**SMALL, "epochs": 1}).fit(x, y)
+    assert model.classes_.dtype.kind == kind
+    assert model.classes_.tolist() == sorted(labels)
+    assert set(model.predict(x)) <= set(labels)
+
+
+@pytest.mark.parametrize(
+    ("label", "found"), [(None, "NoneType, bool"), (1, "bool, int"), ("yes", "bool, str"), (2.0, "bool, float")]
+)
+def test_labels_of_several_kinds_are_one_line(label: Any, found: str) -> None:
+    x, _ = three_classes(4)
+    with pytest.raises(rn.DataError, match=f"^y has dtype object and holds {found}: use labels of one kind[^\n]*$"):
+        R2D2Classifier(**SMALL).fit(x, np.array([True, False, True, label], dtype=object))
+
+
+def test_validation_rows_have_labels_as_the_others_do() -> None:
+    x, y = three_classes(60)
+    small = {**SMALL, "epochs": 2}
+    scores = []
+    for labels in (y, y.astype(object), np.searchsorted(["low", "mid", "top"], y), (y == "top") + 5):
+        model = R2D2Classifier(**small, validation=(x[:20], labels[:20])).fit(x[20:], labels[20:])
+        scores.append(model.posterior_.history[-1]["validation"])
+    assert scores[0] == scores[1] == scores[2] != scores[3]
+    with pytest.raises(rn.DataError, match=r"^validation holds the label 'mid', which y does not: leave it out$"):
+        R2D2Classifier(**small, validation=(x, y)).fit(x[y != "mid"], y[y != "mid"])
+
+
 @pytest.mark.parametrize("kind", [R2D2Regressor, R2D2Classifier])
 def test_random_state_decides_all_and_nothing_global_is_touched(kind: Any) -> None:
     x, y = table(60) if kind is R2D2Regressor else three_classes(60)

@@ -90,6 +90,26 @@ def test_no_training_row_is_saved(tmp_path: Path) -> None:
     assert not any(repr(float(value)) in saved for value in x.flat)
 
 
+def test_validation_rows_are_left_out_and_the_predictions_stay(tmp_path: Path) -> None:
+    x, y = table()
+    names = ["a", "b", "c"]
+    for held in (
+        (pd.DataFrame(x[:9], columns=names), pd.Series(y[:9])),
+        (x[:9], y[:9]),
+        [x[:9].tolist(), y[:9].tolist()],
+    ):
+        model = R2D2Regressor(**SMALL, validation=held).fit(x, y)
+        model.save(tmp_path)
+        saved = (tmp_path / "estimator.json").read_text()
+        assert not any(repr(float(value)) in saved for value in x.flat)
+        assert json.loads(saved)["left_out"] == {"validation": "rows of data, which are not saved"}
+        again = R2D2Regressor.load(tmp_path)
+        assert again.validation is None
+        assert all(map(np.array_equal, again.predict(x, return_std=True), model.predict(x, return_std=True)))
+    model.set_params(validation=np.float64(0.2)).save(tmp_path)
+    assert R2D2Regressor.load(tmp_path).validation == 0.2
+
+
 def test_what_cannot_be_saved_or_loaded_is_one_line(tmp_path: Path) -> None:
     x, y = table()
     model = R2D2Regressor(**SMALL).fit(x, y)
@@ -110,7 +130,9 @@ def test_what_cannot_be_saved_or_loaded_is_one_line(tmp_path: Path) -> None:
     with pytest.raises(rn.CheckpointError, match="does not have"):
         R2D2Regressor.load(tmp_path)
     model.set_params(random_state=np.random.RandomState(0))
-    with pytest.raises(rn.ParameterError, match=r"random_state=.* cannot be saved as JSON"):
+    with pytest.raises(
+        rn.ParameterError, match=r"^random_state is a RandomState, which JSON cannot hold: set_params[^\n]*$"
+    ):
         model.save(tmp_path)
 
 

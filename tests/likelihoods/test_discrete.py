@@ -66,5 +66,5 @@ def test_classes_beyond_the_outputs():
     with pytest.raises(DataError, match=r"^y holds class 3, net gives 3 outputs: classes are 0, ..., 2$"):
         Categorical().require_width(3, torch.tensor([0, 3]))
     Categorical().require_width(4, torch.tensor([0, 3]))
-    with pytest.raises(DataError, match="net gives 2 outputs, the likelihood needs 1"):
+    with pytest.raises(DataError, match="net gives 2 outputs, the likelihood Bernoulli needs 1"):
         Bernoulli().require_width(2, torch.zeros(4, 1))

@@ -87,10 +87,19 @@ def test_targets(likelihood):
 
 
 def test_outputs_must_fit_the_targets():
-    with pytest.raises(rn.DataError, match="net gives 3 outputs, the likelihood needs 2"):
+    with pytest.raises(rn.DataError, match="net gives 3 outputs, the likelihood Gaussian needs 2"):
         Gaussian().require_width(3, torch.zeros(4, 2))
-    with pytest.raises(rn.DataError, match="net gives 2 outputs, the likelihood needs 4"):
+    with pytest.raises(rn.DataError, match="net gives 2 outputs, the likelihood Heteroscedastic needs 4"):
         Heteroscedastic().require_width(2, torch.zeros(4, 2))
+    classes, several = (
+        r"if they are classes, give likelihood=rn\.likelihoods\.Categorical\(\)",
+        "let net end in 1, or give",
+    )
+    for y, fix in (([0.0, 2.0, 1.0], classes), ([0.0, 3.0], several), ([0.5, 1.0], several), ([-1.0, 1.0], several)):
+        with pytest.raises(
+            rn.DataError, match=f"^net gives 3 outputs, the likelihood Gaussian needs 1 [^:]*: {fix}[^\n]*$"
+        ):
+            Gaussian().require_width(3, torch.tensor(y)[:, None])
     with pytest.raises(rn.DataError, match="means then log variances"):
         Heteroscedastic().log_prob(torch.zeros(4, 2), torch.zeros(4, 2), {})
     with pytest.raises(rn.DataError, match="they must agree"):

@@ -1,7 +1,9 @@
 """Relevance has the closed form of a linear network, and finds the inputs that matter among those that do not."""
 
+import pandas as pd
 import pytest
 import torch
+from torch.utils.data import TensorDataset
 
 import r2d2net as rn
 from r2d2net.priors import R2D2
@@ -39,8 +41,13 @@ def test_linear_network_has_the_closed_form() -> None:
     assert found.mean.tolist() == pytest.approx([9 / 14, 4 / 14, 1 / 14, 0], abs=0.06)
     assert found.kept.tolist() == [True, True, True, False]
     assert bool((found.low <= found.mean).all() & (found.mean <= found.high).all())
-    again = input_relevance(posterior, x.numpy())
-    assert all(torch.equal(a, b) for a, b in zip(found, again, strict=True))
+    for same in (x.numpy(), pd.DataFrame(x.numpy(), columns=list("abcd")), TensorDataset(x, y)):
+        again = input_relevance(posterior, same)
+        assert all(torch.equal(a, b) for a, b in zip(found, again, strict=True))
+    with pytest.raises(rn.DataError, match=r"^x of type DataFrame is no array of numbers: give a tensor[^\n]*$"):
+        input_relevance(posterior, pd.DataFrame({"a": ["high", "low"]}))
+    with pytest.raises(rn.DataError, match=r"^x has 2 inputs: give one table"):
+        input_relevance(posterior, (x, x))
     # 1/14 is more than 5% and less than 10%
     assert input_relevance(posterior, x, least=0.05).kept.tolist() == [True, True, True, False]
     assert input_relevance(posterior, x, least=0.1).kept.tolist() == [True, True, False, False]

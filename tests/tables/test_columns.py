@@ -1,6 +1,7 @@
 """Columns as they are learnt and matched: kinds, fillings, levels, names."""
 
 from collections import Counter
+from contextlib import nullcontext
 
 import numpy as np
 import pandas as pd
@@ -61,8 +62,8 @@ def test_numbers_are_standardised_and_missing_ones_become_the_training_median():
     expected = (np.array([3, 3, 10, 3, 1]) - filled.mean()) / filled.std()  # infinite ones: the ends of training
     np.testing.assert_allclose(encoded.x[:, 0], expected)
     assert encoded.filled.tolist() == [1, 1, 1, 0, 1]
-    # training rows had gaps too, but nothing so far away
-    assert encoded.strange.tolist() == [False, False, True, False, True]
+    # training rows had gaps too, but nothing so far away, and nothing that could not be read
+    assert encoded.strange.tolist() == [False, True, True, False, True]
     assert (counts["x", "missing"], counts["x", "unreadable"], counts["x", "infinite"]) == (1, 1, 2)
     assert len(notes_of(counts)) == 3
     far = columns.encode(table(x=["1e99", "-1e99"])).x[:, 0]
@@ -86,6 +87,49 @@ def test_gaps_that_training_rows_did_not_have_are_counted_and_strange():
         )  # so few may be gaps
         with pytest.raises(DataError, match=rf"new.csv: column 'x' has no {what} cell, training rows had no gaps"):
             columns.require_cells(counts, 10, "new.csv")
+
+
+@pytest.mark.parametrize("gap", [None, "7"])
+def test_cells_that_cannot_be_read_are_no_gaps_whatever_the_gaps_of_training(gap):
+    """A column of decimal commas is refused where training had points; a few such cells mark their rows."""
+    areas = [f"{50 + i * i % 37}.{i % 10}" for i in range(39)]
+    columns = learn_columns(table(y=["0"] * 40, area=[gap, *areas], g=["a", "b"] * 20), "y")
+    fix = r"as (they|the training rows) were \(with decimal points\)"
+    for cells in (["106,9"] * 40, ["106,9"] * 5 + ["107"] * 35, [*["106,9"] * 12, *[None] * 28]):
+        counts = Counter()
+        columns.encode(table(area=cells, g=["a"] * 40), counts)
+        with pytest.raises(DataError, match=rf"new.csv: column 'area'.* (readable cell|cannot be read).*{fix}"):
+            columns.require_cells(counts, 40, "new.csv")
+    counts = Counter()
+    encoded = columns.encode(table(area=["106,9"] * 4 + ["107"] * 36, g=["a"] * 40), counts)
+    columns.require_cells(counts, 40, "new.csv")
+    assert encoded.strange.tolist() == [True] * 4 + [False] * 36
+
+
+def test_how_cells_were_written_is_said_of_dates_and_money():
+    rows = table(
+        y=["0"] * 20,
+        day=[f"{1 + i}.12.2024" for i in range(20)],
+        iso=[f"2024-01-{1 + i * i % 19:02d}" for i in range(20)],
+        cost=[f"1.{100 + i * i % 37},50 €" for i in range(20)],
+    )
+    columns = learn_columns(rows, "y")
+    for name, how in (("day", "day.month.year"), ("iso", "year-month-day"), ("cost", "with decimal commas and €")):
+        counts = Counter()
+        columns.encode(rows.assign(**{name: "12/31/24"}), counts)
+        with pytest.raises(DataError, match=rf"column '{name}' .* written as they were \({how}\)"):
+            columns.require_cells(counts, 20, "new.csv")
+
+
+def test_cells_that_training_rows_could_not_read_either_mark_no_row():
+    columns = learn_columns(table(y=["0"] * 20, x=["closed", *(str(i * i % 37) for i in range(19))]), "y")
+    assert columns.encode(table(x=["closed", None, "3"])).strange.tolist() == [False, False, False]
+    assert Columns.of(columns.plain()) == columns
+    for closed in (2, 10):  # more than a tenth of a few rows is chance, more than half is not
+        counts = Counter()
+        columns.encode(table(x=["closed"] * closed + ["3"] * 9), counts)
+        with nullcontext() if closed == 2 else pytest.raises(DataError, match="10 of 19 filled cells cannot be read"):
+            columns.require_cells(counts, closed + 9, "new.csv")
 
 
 def test_large_offsets_keep_their_digits():
@@ -128,6 +172,10 @@ def test_tables_are_matched_by_name():
     assert columns.encode(new).x.tolist() == columns.encode(new[["x", "Age"]]).x.tolist()
     with pytest.raises(DataError, match=r"new.csv lacks the columns 'x', 'Age': add them"):
         columns.match(["z"], "new.csv")
+    with pytest.raises(
+        DataError, match=r"lacks the columns 'x', 'Age', and its first line looks like data \('1.5', '3', 'b'\)"
+    ):
+        columns.match(["1.5", "3", "b"], "new.csv")
     with pytest.raises(DataError, match=r"lacks the columns 'Age'; it has 'age': rename"):
         columns.match(["x", "age"], "new.csv")
 
@@ -164,6 +212,28 @@ def test_codes_with_leading_zeros_are_categories():
     assert [column.kind for column in columns.used] == ["category", "number"]
     assert columns.used[0].levels == ["00123", "12345", "54321"]
     assert columns.read_as == {"code": "'00123' has leading zeros, so it is read as codes, not numbers"}
+
+
+def test_numbers_with_a_unit_are_categories_and_it_is_said_how_to_mend_it():
+    rows = 40
+    train = table(
+        y=["0"] * rows,
+        weight=[f"{1 + i % 3}.5 kg" for i in range(rows)],
+        area=[f"{i * i} m2" for i in range(rows)],
+        heat=["30°C", "31°C", None, "29°C"] * 10,
+        told=["1 h", "2 h"] * (rows // 2),
+        flat=["12a", "12b", "3c", "4d"] * 10,
+        place=["1st", "2nd", "3rd", "4th"] * 10,
+        mixed=["1 g", "1 kg", "2 g", "2 kg"] * 10,
+    )
+    columns = learn_columns(train, "y", categorical=["told"])
+    said = "looks like a number with a unit: write the cells without"
+    assert columns.read_as == {
+        "weight": f"'1.5 kg' {said} 'kg' to have it read as one",
+        "heat": f"'30°C' {said} '°C' to have it read as one",
+    }
+    assert list(columns.left_out) == ["area"]
+    assert columns.left_out["area"].endswith(f"; '0 m2' {said} 'm2' to have it read as one")
 
 
 def test_names_with_commas_are_names_first():

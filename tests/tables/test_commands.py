@@ -335,6 +335,13 @@ def test_filled_cells_are_counted_and_rows_with_unheard_of_gaps_are_unlike(price
         ended = command(name, folder, tables / "no-x.csv")
         assert (ended.code, ended.out) == (2, "")
         assert "column 'x' has no filled cell, training rows had no gaps there: give its values" in ended.error
+    new.assign(z="0,5").to_csv(tables / "commas.csv", index=False, sep=";")
+    for name in ("predict", "evaluate"):
+        ended = command(name, folder, tables / "commas.csv")
+        assert (ended.code, ended.out) == (2, "")
+        assert re.search(
+            r"column 'z': 40 of 40 filled cells cannot be read: write them as .*decimal points", ended.error
+        )
     new.assign(x=0, group="red", z=np.nan).to_csv(tables / "no-z.csv", index=False)
     assert command("predict", folder, tables / "no-z.csv").code == 0
 

@@ -18,6 +18,7 @@ from r2d2net.run.train import ADVICE
 from r2d2net.tables.checking import require_suitable
 from r2d2net.tables.settings import Settings
 from r2d2net.tables.task import Task
+from r2d2net.tables.training_table import read_training_table
 from table_runs import command, make_table
 
 QUICK = ["--hidden", "0", "--epochs", "1", "--draws", "5"]
@@ -112,6 +113,28 @@ def test_targets_that_float32_does_not_hold_are_refused(tmp_path, y, message):
     ended = command("fit", path, "--target", "y", *QUICK, "--out", tmp_path / "run")
     assert ended.code == 2
     assert re.search(message, ended.error)
+
+
+def test_the_file_of_the_fit_is_no_test_and_it_is_said(price_run, tables):
+    folder, _ = price_run
+    note = "train.csv is the file of the fit: its rows include those that the model was trained on"
+    ended = command("evaluate", folder, tables / "train.csv", "--json")
+    assert note in ended.error
+    assert ended.json["notes"][0].startswith(note)
+    assert "the file of the fit" not in command("evaluate", folder, tables / "new.csv", "--json").out
+
+
+def test_windows_text_is_told_of_by_every_command(price_run, tables, tmp_path):
+    folder, _ = price_run
+    make_table(40, seed=5).assign(größe=1).to_csv(tmp_path / "new.csv", index=False, encoding="cp1252")
+    said = "new.csv is no UTF-8 text and is read as Windows text (cp1252)"
+    for name in ("predict", "evaluate"):
+        ended = command(name, folder, tmp_path / "new.csv")
+        assert ended.code == 0, ended.error
+        assert said in ended.error
+        assert "ignored: 'größe'" in ended.error
+    notes = read_training_table(tmp_path / "new.csv", Settings(target="price")).notes
+    assert any(said in note for note in notes)
 
 
 def test_a_target_of_1e90_among_rows_to_evaluate_gives_no_warning(data, price_run, tables):

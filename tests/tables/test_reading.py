@@ -5,7 +5,7 @@ import gzip
 import pytest
 
 from r2d2net.errors import DataError
-from r2d2net.tables.reading import LINES, read_table, separator_of
+from r2d2net.tables.reading import LINES, encoding_note, read_table, separator_of
 
 
 @pytest.mark.parametrize(
@@ -39,6 +39,17 @@ def test_packed_files_and_other_encodings(tmp_path):
     (tmp_path / "wide.csv").write_text(text, encoding="utf-16")
     for name in ("t.csv.gz", "wide.csv"):
         assert read_table(tmp_path / name).to_dict("list") == {"a,b": ["1,5", "3,5"], "y": ["2", "4"]}
+
+
+def test_windows_text_is_read_as_such_and_it_is_said(tmp_path, monkeypatch):
+    monkeypatch.setattr("r2d2net.tables.reading.PIECE", 3)  # letters lie across the pieces
+    path = tmp_path / "t.csv"
+    text = "größe;preis\n1,5;12 €\n2,5;13 €\n"
+    for encoding in ("cp1252", "utf-8", "utf-8-sig", "utf-16"):
+        path.write_text(text, encoding=encoding)
+        assert read_table(path).to_dict("list") == {"größe": ["1,5", "2,5"], "preis": ["12 €", "13 €"]}
+        said = ["t.csv is no UTF-8 text and is read as Windows text (cp1252): if letters are wrong, save it as UTF-8"]
+        assert encoding_note(path) == (said if encoding == "cp1252" else [])
 
 
 def test_rows_that_are_too_long_are_still_told(tmp_path):

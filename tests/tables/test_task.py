@@ -65,6 +65,49 @@ def test_the_user_overrides_and_is_told_where_that_cannot_be():
         detect_task(whole, "y", "ranking")
 
 
+def test_counts_that_were_taken_for_classes_are_told_of_regression():
+    few = pd.Series([str(i % 7) for i in range(30)] + ["7"], dtype=object)
+    said = r"multiclass was detected, 8 classes by their numbers, and '7' has one row: use --task regression if"
+    with pytest.raises(DataError, match=f"--target y: {said}"):
+        detect_task(few, "y")
+    with pytest.raises(DataError, match="'7', '8' have one row each: use --task regression"):
+        detect_task(pd.concat([few, pd.Series(["8"])], ignore_index=True), "y")
+    with pytest.raises(DataError, match=r"one row of '7': give at least two rows a class$"):
+        detect_task(few, "y", "multiclass")
+    assert detect_task(few, "y", "regression").kind == "regression"
+
+
+def test_a_target_with_a_unit_is_told_how_to_be_a_number():
+    with pytest.raises(DataError, match="'0 kg' looks like a number with a unit: write the cells without 'kg'"):
+        detect_task(pd.Series([f"{i} kg" for i in range(120)], dtype=object), "y")
+    assert "'1 kg' looks like a number" in detect_task(pd.Series(["1 kg", "2 kg"] * 9, dtype=object), "y").said
+
+
+@pytest.mark.parametrize(
+    ("target", "names", "message"),
+    [
+        ("Price", "area,price", r"it has 'area', 'price'; did you mean 'price'\?$"),
+        ("pirce", "area,price", r"did you mean 'price'\?$"),
+        ("cost", "area,price", r"it has 'area', 'price'$"),
+        ("price", "35.5,120", r"whose first line looks like data \('35.5', '120'\): put a line of names before it$"),
+        ("price", "35,35", r"several columns called '35': its first line looks like data: put a line of names"),
+    ],
+)
+def test_a_target_that_is_no_column_is_met_with_what_is_wrong(tmp_path, target, names, message):
+    path = tmp_path / "t.csv"
+    path.write_text(names + "\n" + "".join(f"{i * i % 97},{i}\n" for i in range(40)))
+    with pytest.raises((DataError, ParameterError), match=message):
+        read_training_table(path, Settings(target=target))
+
+
+def test_a_first_line_of_numbers_is_taken_as_names_and_it_is_said(tmp_path):
+    path = tmp_path / "t.csv"
+    note = "the first line is taken as names, '35.5', '120': if it is data, put a line of names before it"
+    for names in ("35.5,120", "x,120"):
+        path.write_text(names + "\n" + "".join(f"{i * i % 97},{i * 1.5}\n" for i in range(40)))
+        assert (note in read_training_table(path, Settings(target="120")).notes) == (names == "35.5,120")
+
+
 def test_targets_are_read_as_numbers_or_class_numbers():
     task = Task("y", "multiclass", ("1", "2"))
     read = task.read(pd.Series(["2", "1.0", "3", None]))

@@ -50,7 +50,7 @@ class BayesianPerceptron(BaseEstimator):
         algorithm: Any = "svgi",
         epochs: int | None = None,
         batch_size: int | None = None,
-        validation: float | None = None,
+        validation: Any = None,
         patience: int | None = None,
         restarts: int = 1,
         draws: int = 100,
@@ -123,6 +123,8 @@ class BayesianPerceptron(BaseEstimator):
     def save(self, folder: str | Path, *, relevance: bool = True) -> Path:
         """Save the fitted estimator into a folder, as safetensors and JSON without pickles; `load` reads it.
 
+        No rows are saved: where ``validation`` was rows, the loaded estimator has None there and predicts alike.
+
         Args:
             folder: Where to.
             relevance: Save the relevance of the inputs too. The rows by which it is worked out are not saved: without
@@ -131,9 +133,11 @@ class BayesianPerceptron(BaseEstimator):
         check_is_fitted(self, "posterior_")
         found = self.relevance_._asdict() if relevance else {}
         names = getattr(self, "feature_names_in_", None)
+        parameters = self.get_params(deep=False)
         content = {
             "estimator": type(self).__name__,
-            "parameters": storage.plain_parameters(self.get_params(deep=False)),
+            "parameters": storage.plain_parameters(parameters),
+            "left_out": storage.left_out(parameters),
             "seed": self._seed,
             "network": self._network,
             "n_features_in": self.n_features_in_,
@@ -172,7 +176,7 @@ class BayesianPerceptron(BaseEstimator):
     def _restore_own(self, content: dict[str, Any]) -> None:
         """Get back what `_own_state` saved."""
 
-    def _fit(self, X: np.ndarray, y: np.ndarray, outputs: int, likelihood: Likelihood) -> Self:
+    def _fit(self, X: np.ndarray, y: np.ndarray, outputs: int, likelihood: Likelihood, validation: Any) -> Self:
         """Fit to checked arrays; where that fails the estimator stays what it was."""
         require_whole("draws", self.draws)
         if self.batch_size is not None:
@@ -187,7 +191,7 @@ class BayesianPerceptron(BaseEstimator):
             epochs=epochs_for(len(X), self.batch_size, method) if self.epochs is None else self.epochs,
             batch_size=self.batch_size,
             seed=seed,
-            validation=self.validation,
+            validation=validation,
             patience=self.patience,
             prior="auto" if prior is None else None,
             restarts=self.restarts,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from numbers import Real
 from typing import Any, Self
 
 import numpy as np
@@ -39,13 +40,14 @@ class R2D2Classifier(ClassifierMixin, BayesianPerceptron):
     """
 
     def fit(self, X: Any, y: Any) -> Self:
-        """Fit to a table (rows, inputs) and labels (rows,), numbers or texts."""
+        """Fit to a table (rows, inputs) and labels (rows,): numbers, texts, or True and False. No weights of rows."""
         X, y = validate_data(self, X, y, dtype=np.float64, ensure_min_samples=2)
+        y = _of_one_kind(y)
         check_classification_targets(y)
         classes, codes = np.unique(y, return_inverse=True)
         if len(classes) < 2:
             raise DataError(f"y has one class, {classes.tolist()[0]!r}: give rows of at least two classes")
-        self._fit(X, codes.astype(np.int64), len(classes), Categorical())
+        self._fit(X, codes.astype(np.int64), len(classes), Categorical(), _numbered(self.validation, classes))
         self.classes_ = classes
         return self
 
@@ -65,8 +67,40 @@ class R2D2Classifier(ClassifierMixin, BayesianPerceptron):
                 deviations.append(prediction.std)
         return (joined(probabilities), joined(deviations)) if return_std else joined(probabilities)
 
+    def predict_log_proba(self, X: Any) -> np.ndarray:
+        """Logs of the class probabilities, all finite: a probability that float64 rounds to 0 counts as 2e-308."""
+        probabilities = self.predict_proba(X)
+        assert isinstance(probabilities, np.ndarray)
+        return np.log(np.maximum(probabilities, np.finfo(probabilities.dtype).tiny))
+
     def _own_state(self) -> dict[str, Any]:
         return {"classes": storage.plain_labels(self.classes_)}
 
     def _restore_own(self, content: dict[str, Any]) -> None:
         self.classes_ = storage.labels_from(content["classes"])
+
+
+def _numbered(validation: Any, classes: np.ndarray) -> Any:
+    """Validation rows (X, y) with the numbers of their classes in place of labels; a share of the rows as it is."""
+    if not (isinstance(validation, (tuple, list)) and len(validation) == 2):
+        return validation
+    labels = _of_one_kind(np.asarray(validation[1]).ravel())
+    unknown = ~np.isin(labels, classes)
+    if unknown.any():
+        raise DataError(f"validation holds the label {labels[unknown].tolist()[0]!r}, which y does not: leave it out")
+    return validation[0], np.searchsorted(classes, labels)
+
+
+def _of_one_kind(y: np.ndarray) -> np.ndarray:
+    """Labels of dtype object, such as a column of pandas, as the truth values or numbers that they all are.
+
+    >>> _of_one_kind(np.array([True, False], dtype=object))
+    array([ True, False])
+    """
+    if y.dtype != object or all(isinstance(label, str) for label in y):
+        return y
+    truths = [isinstance(label, (bool, np.bool_)) for label in y]
+    if all(truths) or (not any(truths) and all(isinstance(label, Real) for label in y)):
+        return np.array(y.tolist())
+    found = ", ".join(sorted({type(label).__name__ for label in y}))
+    raise DataError(f"y has dtype object and holds {found}: use labels of one kind, texts, whole numbers or bool")

@@ -29,7 +29,8 @@ class R2D2Regressor(RegressorMixin, BayesianPerceptron):
             "map", "mcdropout" and "deepensemble" need ``prior="gaussian"``.
         epochs: Passes over the rows; by default what makes about 1,000 steps, from 20 to 300.
         batch_size: Rows of a step; by default chosen from the number of rows.
-        validation: Share of the rows to hold out. They correct the noise variance, and so the width of intervals.
+        validation: Share of the rows to hold out, or other rows (X, y). They correct the noise variance, and so the
+            width of intervals.
         patience: Stop when held-out rows have not been predicted better for so many epochs; needs ``validation``.
         restarts: Fits from so many starts, of which held-out rows choose the best.
         draws: Networks drawn from the posterior for a prediction.
@@ -58,7 +59,7 @@ class R2D2Regressor(RegressorMixin, BayesianPerceptron):
         """Fit to a table (rows, inputs) and targets (rows,) or (rows, outputs)."""
         X, y = validate_data(self, X, y, dtype=np.float64, multi_output=True, y_numeric=True, ensure_min_samples=2)
         y = y.astype(np.float64)
-        return self._fit(X, y, 1 if y.ndim == 1 else y.shape[1], Gaussian())
+        return self._fit(X, y, 1 if y.ndim == 1 else y.shape[1], Gaussian(), self.validation)
 
     def predict(self, X: Any, return_std: bool = False) -> np.ndarray | tuple[np.ndarray, np.ndarray]:
         """Predictive mean and, if asked for, the standard deviation of a new observation."""

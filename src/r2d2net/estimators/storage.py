@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from numbers import Real
 from pathlib import Path
+from types import NoneType
 from typing import Any
 
 import numpy as np
@@ -16,6 +18,7 @@ from r2d2net.priors import ScaleMixturePrior
 from r2d2net.specification import describe, method_from, prior_from
 
 FILE = "estimator.json"
+DATA = "validation"  # the parameter that may be rows of the user's in place of a number
 READERS = {"prior": prior_from, "algorithm": method_from}
 
 
@@ -42,8 +45,19 @@ def read(folder: Path, kind: str) -> dict[str, Any]:
 
 
 def plain_parameters(parameters: dict[str, Any]) -> dict[str, Any]:
-    """Constructor parameters as JSON has them."""
-    return {name: _plain(name, value) for name, value in parameters.items()}
+    """Constructor parameters as JSON has them; rows of the user's data are left out, see `left_out`."""
+    absent = left_out(parameters)
+    return {name: None if name in absent else _plain(name, value) for name, value in parameters.items()}
+
+
+def left_out(parameters: dict[str, Any]) -> dict[str, str]:
+    """Parameters that are rows of the user's, and why they are saved as null: a saved estimator holds no data.
+
+    >>> left_out({"validation": (np.zeros((5, 3)), np.zeros(5)), "epochs": 3})
+    {'validation': 'rows of data, which are not saved'}
+    """
+    rows = DATA in parameters and not isinstance(parameters[DATA], (Real, NoneType))
+    return {DATA: "rows of data, which are not saved"} if rows else {}
 
 
 def parameters_from(plain: dict[str, Any]) -> dict[str, Any]:
@@ -79,7 +93,10 @@ def _plain(name: str, value: Any) -> Any:
         return str(value)
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
-    raise ParameterError(f"{name}={value!r} cannot be saved as JSON: set_params({name}=...) to a number or name first")
+    kind = type(value).__name__  # and not the value, which may be long
+    raise ParameterError(
+        f"{name} is a {kind}, which JSON cannot hold: set_params({name}=...) to a number or name first"
+    )
 
 
 def _value(name: str, plain: Any) -> Any:

@@ -45,10 +45,14 @@ class Likelihood(ABC):
         """Width of the network's output for these (checked) targets; None where any width will do."""
 
     def require_width(self, width: int, y: Tensor) -> None:
-        """Raise a `DataError` unless these (checked) targets fit a network of so many outputs."""
+        """Raise a `DataError` unless these (checked) targets, in the user's units, fit a network of so many outputs."""
         needed = self.outputs(y)
         if needed is not None and width != needed:
-            raise DataError(f"net gives {width} outputs, the likelihood needs {needed} for these targets")
+            fix = f"let net end in {needed}, or give another likelihood"
+            if _are_classes(y, width):
+                fix = "if they are classes, give likelihood=rn.likelihoods.Categorical() (Gaussian is the default)"
+            name = type(self).__name__
+            raise DataError(f"net gives {width} outputs, the likelihood {name} needs {needed} for these targets: {fix}")
 
     def init(self, y: Tensor, unit: Unit | None = None) -> Noise:
         """What the likelihood learns, at its start; ``unit`` says what one unit of ``y`` is to the user."""
@@ -79,6 +83,11 @@ class Likelihood(ABC):
 
         ``noise`` is as `init` made it, or has a first dimension of draws.
         """
+
+
+def _are_classes(y: Tensor, width: int) -> bool:
+    """Whether these targets could be numbers of so many classes."""
+    return y[:1].numel() == 1 and bool(((y == y.round()) & (y >= 0) & (y < width)).all())
 
 
 def real_target(y: Tensor, name: str) -> Tensor:

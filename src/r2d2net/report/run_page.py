@@ -73,7 +73,16 @@ def score_rows(metrics: dict[str, Any], unit: str = "") -> list[tuple[str, str, 
 
 
 def _number(name: str, value: float) -> str:
-    return f"{value:.1%}" if name in PERCENT else f"{value:.4g}"
+    return f"{value:.1%}" if name in PERCENT else plain(value)
+
+
+def plain(value: float) -> str:
+    """Four digits or all before the point, and no power of ten below ten million.
+
+    >>> plain(11690.4), plain(1234567.8), plain(123.456), plain(2.5e9), plain(0.00012345)
+    ('11,690', '1,234,568', '123.5', '2.5e+09', '0.0001234')
+    """
+    return f"{value:,.0f}" if 999.95 <= abs(value) < 1e7 else f"{value:.4g}"
 
 
 def _summary(run: dict[str, Any], results: dict[str, Any]) -> str:
@@ -164,7 +173,7 @@ def _columns(run: dict[str, Any]) -> str:
             low, high, mean, median = (_moment(one[part], one["sd"]) for part in ("low", "high", "mean", "median"))
             what = f"{low} to {high}, mean {mean}, sd {one['sd']:.4g} days; missing cells become {median}"
         else:
-            what = f"mean {one['mean']:.4g}, sd {one['sd']:.4g}; missing cells become {one['median']:.4g}"
+            what = f"mean {plain(one['mean'])}, sd {plain(one['sd'])}; missing cells become {plain(one['median'])}"
         lines.append([one["name"], one["kind"], what])
     lines += [[name, "left out", why] for name, why in columns["left_out"].items()]
     notes = "".join(f"- {escaped(note)}\n" for note in run["notes"])

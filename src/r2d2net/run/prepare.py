@@ -78,12 +78,13 @@ def prepare(
     seen = units.targets(target)
     rows = min(len(y), default_batch_size(len(y)) if batch_size is None else batch_size)
     batches = TensorBatches(units.inputs(x), seen, rows, seed)
-    _try_forward(model, next(batches.epoch(0)), seen)
+    _try_forward(model, next(batches.epoch(0)), seen, target)
     if rows == 1 and needs_rows(model, take(batches.x, slice(0, 1))):
         raise _too_few(batch_size, len(y))
     if held is not None:
-        target = units.targets(_target(model, held[1]))
-        _try_forward(model, (units.inputs(held[0]), target), target)
+        own = _target(model, held[1])
+        target = units.targets(own)
+        _try_forward(model, (units.inputs(held[0]), target), target, own)
     return Prepared(batches, seen, units, held, flat_target, data_digest(x, y, held))
 
 
@@ -114,7 +115,7 @@ def _prepare_stream(
     if first is None:
         raise DataError("data gives no batch: give at least one row")
     y = _target(model, first[1])
-    width = _try_forward(model, (first[0], y), y)
+    width = _try_forward(model, (first[0], y), y, y)
     joins = needs_rows(model, take(first[0], slice(0, 1)))
     if joins and len(y) == 1:
         raise _too_few(data.batch_size if isinstance(data, DataLoader) else batch_size, count)
@@ -122,7 +123,7 @@ def _prepare_stream(
     if validation is not None:
         held = _own_copy(raw(validation))
         target = _target(model, held[1])
-        _try_forward(model, (held[0], target), target)
+        _try_forward(model, (held[0], target), target, target)
 
     def checked(batch: Any) -> Batch:
         x, target = raw(batch)
@@ -173,13 +174,16 @@ def _target(model: BayesianModel, y: Tensor) -> Tensor:
     return target.to(model.dtype) if target.is_floating_point() else target
 
 
-def _try_forward(model: BayesianModel, batch: Batch, y: Tensor) -> int:
-    """One forward pass before training, so that shapes are judged at once; returns the width of the output."""
+def _try_forward(model: BayesianModel, batch: Batch, y: Tensor, own: Tensor) -> int:
+    """One forward pass before training, so that shapes are judged at once; returns the width of the output.
+
+    ``y`` are the targets as the network sees them, ``own`` in the user's units.
+    """
     weights, fixed = model.own_weights()
     x, target = batch
     with torch.no_grad(), refusing_inputs(x):
         output = model.forward(weights, fixed, model.buffers(), take(x, slice(0, 2)))
     width = output[:1].numel()
-    model.likelihood.require_width(width, y)
+    model.likelihood.require_width(width, own)
     model.likelihood.log_prob(output, target[:2], model.likelihood.init(y))
     return width

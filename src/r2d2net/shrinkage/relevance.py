@@ -31,6 +31,7 @@ from torch import Tensor
 
 from r2d2net.errors import DataError, require, require_whole
 from r2d2net.likelihoods import Categorical
+from r2d2net.new_inputs import as_tensors
 from r2d2net.posterior import MEMORY, Posterior
 from r2d2net.prediction import Classification
 from r2d2net.shrinkage.shuffled_outputs import ShuffledOutputs
@@ -77,7 +78,8 @@ def input_relevance(
 
     Args:
         posterior: The fitted network.
-        x: Rows to shuffle, in the user's units, such as the training inputs; no targets are needed.
+        x: Rows to shuffle, in the user's units, such as the training inputs, in any form that `Posterior.predict`
+            takes; no targets are needed.
         groups: Columns that are one input, such as those of a category, and are shuffled together; by default each
             column is one.
         least: Share of the output's variance below which an input does not matter. Where hundreds of inputs matter
@@ -90,7 +92,9 @@ def input_relevance(
     require(0 < least < 1, "least", least, "use a share between 0 and 1, such as 0.01")
     require_whole("draws", draws)
     require_whole("shuffles", shuffles)
-    table = torch.as_tensor(x)
+    table = as_tensors(x)
+    if isinstance(table, tuple):
+        raise DataError(f"x has {len(table)} inputs: give one table (rows, inputs)")
     if table.dim() != 2 or len(table) < 2:
         raise DataError(f"x has shape {tuple(table.shape)}: give a table (rows, inputs) of at least two rows")
     inputs = _checked(groups, table.shape[1])

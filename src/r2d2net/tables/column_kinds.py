@@ -47,6 +47,7 @@ class Number:
     high: float
     gaps: bool  # training rows had cells to fill in
     form: str = ""  # how cells are written (see `spelling`)
+    unreadable: bool = False  # training rows had filled cells that could not be read
 
     @property
     def inputs(self) -> list[str]:
@@ -56,14 +57,14 @@ class Number:
         date = self.kind == "date"
         values = written_days(column, self.form) if date else written_numbers(column, self.form, far=np.inf)
         lost, infinite, empty = ~np.isfinite(values), np.isinf(values), is_empty(column)
+        unreadable = lost & ~empty & ~infinite
         counts[self.name, "missing"] += int(empty.sum())
         counts[self.name, "infinite"] += int(infinite.sum())
-        counts[self.name, "unreadable"] += int((lost & ~empty & ~infinite).sum())
+        counts[self.name, "unreadable"] += int(unreadable.sum())
         values = np.where(infinite, np.clip(values, self.low, self.high), values)
         scaled = (np.where(np.isnan(values), self.median, values) - self.mean) / self.sd
-        return Encoded(
-            np.clip(scaled, -FARTHEST, FARTHEST)[:, None], lost.astype(np.int64), infinite | (lost & (not self.gaps))
-        )
+        strange = infinite | (lost & (not self.gaps)) | (unreadable & (not self.unreadable))
+        return Encoded(np.clip(scaled, -FARTHEST, FARTHEST)[:, None], lost.astype(np.int64), strange)
 
 
 @dataclass(frozen=True)

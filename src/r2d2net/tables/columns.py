@@ -7,8 +7,8 @@
 
 Columns that are empty, constant, row numbers or nearly all different texts are left out, and it is said why.
 
-A row with a level never seen, or a cell filled in where training rows had no gap, is unlike them whatever its other
-cells are.
+A row with a level never seen, a cell filled in where training rows had no gap, or one that cannot be read where they
+had none such, is unlike them whatever its other cells are.
 """
 
 from __future__ import annotations
@@ -22,14 +22,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from r2d2net.errors import CheckpointError, DataError, ParameterError
+from r2d2net.tables.cells import READABLE
 from r2d2net.tables.column_kinds import Category, Column, Counts, Encoded, Number
+from r2d2net.tables.naming import FIX, are_data
 from r2d2net.tables.reading import shown
+from r2d2net.tables.spelling import spelt_out
 from r2d2net.tables.wording import counted
 
 if TYPE_CHECKING:
     import pandas as pd
 
-WHOLE_COLUMN = 10  # rows from which a column without one readable cell is a mistake and not a gap
+WHOLE_COLUMN = 10  # cells from which a column that cannot be read is a mistake and not a gap
 
 
 @dataclass(frozen=True)
@@ -63,6 +66,8 @@ class Columns:
             alike = {name.lower(): name for name in found}
             near = [alike[name.lower()] for name in lacking if name.lower() in alike]
             hint = f"; it has {shown(near)}: rename" if near else ": add them"
+            if are_data(found):
+                hint = f", and its first line looks like data ({shown(found, 3)}): {FIX}"
             raise DataError(f"{where} lacks the columns {shown(lacking, 20)}{hint}")
         return [name for name in found if name not in {*self.names, *self.left_out, target}]
 
@@ -75,13 +80,25 @@ class Columns:
         return Encoded(x, filled, np.any([part.strange for part in parts], axis=0))
 
     def require_cells(self, counts: Counts, rows: int, where: str) -> None:
-        """Refuse a file of some rows without one readable cell in a column that had no gaps in training."""
+        """Refuse a file with a column that is written otherwise than in training, or is empty and had no gaps there.
+
+        Written otherwise is what would not have been read as numbers or dates in training: less than nine tenths of
+        the filled cells can be, or less than half where training rows had unreadable cells, too.
+        """
         for column in self.used if rows >= WHOLE_COLUMN else ():
-            lost = counts[column.name, "missing"] + counts[column.name, "unreadable"]
-            if lost == rows and not column.gaps:
-                what = "filled" if counts[column.name, "missing"] == rows else "readable"
-                fix = "training rows had no gaps there: give its values, written as they were"
+            missing, unreadable = counts[column.name, "missing"], counts[column.name, "unreadable"]
+            filled = rows - missing
+            if missing + unreadable == rows and not column.gaps:
+                what = "readable" if filled else "filled"
+                fix = f"training rows had no gaps there: give its values, written as they were{_how(column)}"
                 raise DataError(f"{where}: column {column.name!r} has no {what} cell, {fix}")
+            least = READABLE
+            if isinstance(column, Number) and column.unreadable:
+                least = 0.5  # more than a tenth may be chance
+            if filled >= WHOLE_COLUMN and filled - unreadable < least * filled:
+                what = f"{unreadable:,} of {filled:,} filled cells cannot be read"
+                fix = f"write them as the training rows were{_how(column)}, or leave them empty"
+                raise DataError(f"{where}: column {column.name!r}: {what}: {fix}")
 
     def plain(self) -> dict[str, Any]:
         """For JSON."""
@@ -111,6 +128,16 @@ def chosen(given: Sequence[str], names: list[str], option: str) -> list[str]:
     if unknown:
         raise ParameterError(f"--{option} names {shown(unknown)}: the table has {shown(names)}")
     return found
+
+
+def _how(column: Column) -> str:
+    """How numbers or dates were written in training."""
+    if isinstance(column, Category):
+        return ""
+    if column.kind == "date":
+        return f" ({spelt_out(column.form) if column.form else 'year-month-day'})"
+    unit = f" and {column.form[2:]}" if column.form[2:] else ""
+    return f" (with decimal {'commas' if column.form.startswith(',') else 'points'}{unit})"
 
 
 def ignored(extra: list[str]) -> list[str]:

@@ -13,10 +13,12 @@ from r2d2net.tables.checking import require_no_spreadsheet
 from r2d2net.tables.column_kinds import Counts
 from r2d2net.tables.columns import ignored, notes_of
 from r2d2net.tables.novelty import is_unlike
-from r2d2net.tables.reading import read_blocks
+from r2d2net.tables.reading import digest, encoding_note, read_blocks
 from r2d2net.tables.run_folder import FittedRun
 from r2d2net.tables.scores import Scored
 from r2d2net.tables.wording import counted
+
+SEEN = "its rows include those that the model was trained on, so new rows may be predicted worse"
 
 
 def evaluate_file(
@@ -27,7 +29,7 @@ def evaluate_file(
     task, scored = run.task, Scored(run.task)
     interval = run.settings.level if level is None else level
     counts: Counts = Counter()
-    notes, extra = [], None
+    extra = None
     rows = flagged = without = unknown = 0
     for block in read_blocks(data, run.block_rows(draws)):
         if extra is None:
@@ -48,7 +50,9 @@ def evaluate_file(
     if rows == 0:
         raise DataError(f"{data} has no row with a known {task.target}: give at least one")
     run.columns.require_cells(counts, rows, str(data))
-    notes += ignored(extra or [])
+    notes = encoding_note(data) + ignored(extra or [])
+    if digest(data) == run.content["data"].get("sha256"):
+        notes.insert(0, f"{data.name} is the file of the fit: {SEEN}")
     if without:
         notes.append(f"{counted(without, 'row')} without a readable {task.target} left out")
     if unknown:

@@ -12,7 +12,7 @@ from r2d2net.tables.cells import READABLE, Values, codes, is_empty, numbers
 from r2d2net.tables.column_kinds import Category, Column, Number
 from r2d2net.tables.columns import Columns, chosen
 from r2d2net.tables.conventions import UNKNOWN, Convention, Form, date_form, is_iso, number_form
-from r2d2net.tables.spelling import leading_zeros, written_days, written_numbers
+from r2d2net.tables.spelling import leading_zeros, unit_of, written_days, written_numbers
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -78,8 +78,11 @@ def learn_column(
     found = Form("", "", "") if categorical else form_of(column, convention)
     if found.kind:
         read = written_days if found.kind == "date" else written_numbers
-        return _number(name, found, read(column, found.form), column.index.to_numpy(), keep), found.said
-    return _category(name, codes(column), categorical or keep), found.said
+        values = read(column, found.form)
+        unreadable = bool((np.isnan(values) & ~is_empty(column)).any())
+        return _number(name, found, values, column.index.to_numpy(), keep, unreadable), found.said
+    said = found.said or ("" if categorical else unit_of(column))
+    return _category(name, codes(column), categorical or keep), said
 
 
 def form_of(column: pd.Series, convention: Convention) -> Form:
@@ -103,7 +106,7 @@ def _is_plain(column: pd.Series) -> bool:
     return int(there.sum()) >= READABLE * max(1, int((~is_empty(column)).sum()))
 
 
-def _number(name: str, found: Form, values: Values, rows: np.ndarray, keep: bool) -> Number | str:
+def _number(name: str, found: Form, values: Values, rows: np.ndarray, keep: bool, unreadable: bool) -> Number | str:
     there = ~np.isnan(values)
     median = float(np.median(values[there]))
     low, high = float(values[there].min()), float(values[there].max())
@@ -114,7 +117,8 @@ def _number(name: str, found: Form, values: Values, rows: np.ndarray, keep: bool
     row_number = found.kind == "number" and there.all() and len(rows) > 2 and np.ptp(values - rows) == 0
     if row_number and not keep:
         return f"the number of the row; --keep {name!r} uses it, a time for example"
-    return Number(name, found.kind, median, mean, sd, low, high, gaps=not there.all(), form=found.form)
+    gaps = not there.all()
+    return Number(name, found.kind, median, mean, sd, low, high, gaps, form=found.form, unreadable=unreadable)
 
 
 def _category(name: str, cells: pd.Series, told: bool) -> Category | str:

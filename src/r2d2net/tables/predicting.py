@@ -16,7 +16,7 @@ from r2d2net.files import replace_when_written
 from r2d2net.tables.checking import require_no_spreadsheet
 from r2d2net.tables.column_kinds import Counts
 from r2d2net.tables.columns import chosen, ignored, notes_of
-from r2d2net.tables.reading import PARQUET, is_parquet, read_blocks, require_parquet
+from r2d2net.tables.reading import PARQUET, encoding_note, is_parquet, read_blocks, require_parquet
 from r2d2net.tables.rows import names_of, prediction_columns
 from r2d2net.tables.run_folder import FittedRun
 
@@ -31,13 +31,14 @@ class Summary:
     rows: int = 0
     unlike: int = 0
     filled: int = 0
+    opening: list[str] = field(default_factory=list)
     extra: list[str] = field(default_factory=list)
     counts: Counts = field(default_factory=Counter)
 
     @property
     def notes(self) -> list[str]:
         filled = f"{self.filled:,} of {self.rows:,} rows are predicted with cells filled in: see the column filled"
-        return ignored(self.extra) + notes_of(self.counts) + [filled] * (self.filled > 0)
+        return self.opening + ignored(self.extra) + notes_of(self.counts) + [filled] * (self.filled > 0)
 
 
 class Write(Protocol):
@@ -87,6 +88,7 @@ def predict_file(
             progress(summary.rows)
         if summary.rows == 0:
             raise DataError(f"{data} has no rows: give at least one")
+        summary.opening = encoding_note(data)
         run.columns.require_cells(summary.counts, summary.rows, str(data))
     return summary
 

@@ -9,21 +9,28 @@ from __future__ import annotations
 import codecs
 import csv
 import hashlib
+import re
 import warnings
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from r2d2net.errors import DataError
+from r2d2net.tables.naming import FIX, are_data
 
 if TYPE_CHECKING:
     import pandas as pd
 
 SEPARATORS = (",", ";", "\t", "|")
 LINES = 50  # of a file's beginning, by which its separator is found
+PIECE = 1 << 20  # bytes read at a time to tell the encoding
+WINDOWS = "cp1252"
+CONTROL = re.compile(rb"[\x00-\x08\x0e-\x1f\x7f\x81\x8d\x8f\x90\x9d]")  # no signs of such a text
+UTF8 = re.compile(rb"[\xc2-\xdf][\x80-\xbf]|[\xe0-\xef][\x80-\xbf]{2}")  # a letter there, two strange signs here
 UNUSED = "\x1f"  # a sign that no line has, so that lines stay whole
 PARQUET = (".parquet", ".pq")
 HINT = "Parquet needs pyarrow: pip install 'r2d2net[parquet]', or use CSV"
@@ -62,6 +69,15 @@ def separator_of(path: Path) -> str:
         return "" if is_parquet(path) else _separator(path)
 
 
+def encoding_note(path: Path) -> list[str]:
+    """What is said of a CSV file that is no Unicode text."""
+    if is_parquet(path) or _encoding(path) != WINDOWS:
+        return []
+    return [
+        f"{path.name} is no UTF-8 text and is read as Windows text (cp1252): if letters are wrong, save it as UTF-8"
+    ]
+
+
 def digest(path: Path) -> str:
     """SHA-256 of a file's bytes."""
     _require_file(path)
@@ -95,10 +111,31 @@ def _options(path: Path, separator: str) -> dict[str, Any]:
 
 
 def _encoding(path: Path) -> str:
-    """UTF-8, unless the file begins with the mark of UTF-16, as spreadsheets' "Unicode text" does."""
+    """UTF-8, unless the file begins with the mark of UTF-16, as spreadsheets' "Unicode text" does, or is cp1252."""
+    stat = path.stat()
+    return _found_encoding(path, stat.st_size, stat.st_mtime_ns)
+
+
+@lru_cache(maxsize=16)  # a file is opened several times, and the whole of it tells
+def _found_encoding(path: Path, size: int, changed: int) -> str:
+    unicode = codecs.getincrementaldecoder("utf-8")()
     with open(path, "rb") as file:
-        start = file.read(2)
-    return "utf-16" if start in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE) else "utf-8-sig"
+        if file.read(2) in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
+            return "utf-16"
+        file.seek(0)
+        try:
+            while piece := file.read(PIECE):
+                unicode.decode(piece)
+            unicode.decode(b"", final=True)
+        except UnicodeDecodeError:
+            file.seek(0)
+            return WINDOWS if all(_is_windows(piece) for piece in iter(lambda: file.read(PIECE), b"")) else "utf-8-sig"
+    return "utf-8-sig"
+
+
+def _is_windows(piece: bytes) -> bool:
+    """Whether bytes may be text as Excel writes it on Windows: no damaged UTF-8, and no packed or other file."""
+    return CONTROL.search(piece) is None and UTF8.search(piece) is None
 
 
 def _header(path: Path) -> tuple[str, list[str]]:
@@ -169,7 +206,8 @@ def _parquet_blocks(path: Path, rows: int) -> Iterator[pd.DataFrame]:
 def _distinct(path: Path, names: list[str]) -> list[str]:
     twice = list(dict.fromkeys(name for name in names if names.count(name) > 1)) if len(set(names)) < len(names) else []
     if twice:
-        raise DataError(f"{path} has several columns called {shown(twice)}: rename them")
+        fix = f"its first line looks like data: {FIX}" if are_data(names) else "rename them"
+        raise DataError(f"{path} has several columns called {shown(twice)}: {fix}")
     return names
 
 

@@ -19,9 +19,11 @@ BINS = 10  # of the reliability diagram
 
 
 def baseline_of(task: Task, y: Values) -> dict[str, Any]:
-    """The best constant prediction, by the training targets: a normal law, or the shares of the classes."""
+    """The best constant predictions by the training targets: a normal law, and for absolute errors the median; or the
+    shares of the classes.
+    """
     if task.is_regression:
-        return {"mean": float(y.mean()), "sd": float(y.std()) or 1.0}
+        return {"mean": float(y.mean()), "sd": float(y.std()) or 1.0, "median": float(np.median(y))}
     counts = np.bincount(y.astype(np.int64), minlength=len(task.classes))
     return {"shares": ((counts + 0.5) / (counts.sum() + 0.5 * len(counts))).tolist()}
 
@@ -67,9 +69,10 @@ class Scored:
         transform = np.abs(np.concatenate(self.spread) - 0.5) * 2
         error, total = np.square(y - mean).mean(), y.var()
         z = (y - baseline["mean"]) / baseline["sd"]
+        median = baseline.get("median", baseline["mean"])  # runs of earlier versions have none
         constant = {
             "rmse": rmse(y, np.full(len(y), baseline["mean"])),
-            "mae": float(np.abs(y - baseline["mean"]).mean()),
+            "mae": float(np.abs(y - median).mean()),
             "nll": float((0.5 * z * z).mean() + math.log(baseline["sd"] * math.sqrt(2 * math.pi))),
         }
         return {

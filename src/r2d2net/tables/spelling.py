@@ -29,6 +29,7 @@ DOTTED = ("%d.%m.%Y", "%Y.%m.%d", "%d.%m.%y")
 NAMED = ("%d %b %Y", "%d %B %Y", "%d-%b-%Y", "%d-%b-%y", "%b %d, %Y", "%B %d, %Y", "%b %d %Y", "%B %d %Y")
 DAYS = SLASHED + DOTTED + NAMED
 TIMES = ("", " %H:%M", " %H:%M:%S", " %I:%M %p", " %I:%M:%S %p")
+UNIT = r"^[+-]?\d[\d.,']*\s*([A-Za-zµμΩ°'\"][^\d]{0,11}[23]?)$"  # the unit of 5.4 kg, 30°C, 12 m2
 SAMPLE = 50  # cells: a form that reads half of them is tried on the whole column
 FIRST = {"d": "day", "m": "month", "b": "month", "B": "month", "Y": "year"}  # the letter that a date's form begins with
 
@@ -153,6 +154,17 @@ def leading_zeros(column: pd.Series) -> str | None:
     coded = _filled(column)
     coded = coded[coded.str.fullmatch(r"0\d+")]
     return str(coded.iloc[0]) if len(coded) else None
+
+
+def unit_of(column: pd.Series) -> str:
+    """For the user, of a column whose cells are numbers with the same unit, such as 5.4 kg; "" of another."""
+    cells = _filled(column)
+    parts = cells.str.extract(UNIT)[0] if len(cells) else cells
+    counts = parts.value_counts()
+    if not len(counts) or counts.iloc[0] < max(2, READABLE * len(cells)):
+        return ""
+    unit, sample = counts.index[0], cells[parts == counts.index[0]].iloc[0]
+    return f"{sample!r} looks like a number with a unit: write the cells without {unit!r} to have it read as one"
 
 
 def spelt_out(form: str) -> str:

@@ -15,7 +15,7 @@ from r2d2net.errors import CheckpointError, DataError, require
 from r2d2net.tables.cells import NOTHING, READABLE, codes, is_empty, numbers
 from r2d2net.tables.conventions import UNKNOWN, Convention, Form, is_iso, number_form
 from r2d2net.tables.reading import shown
-from r2d2net.tables.spelling import date_spelling, written_numbers
+from r2d2net.tables.spelling import date_spelling, unit_of, written_numbers
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -97,9 +97,12 @@ def detect_task(column: pd.Series, target: str, told: str = "auto", convention: 
     if kind == "regression":
         task = _regression(target, column, readable, filled, is_number)
         return replace(task, form=form.form, said=form.said)
-    task = _classification(target, kind, cells.mask(is_empty(column), None) if is_number else cells, told)
+    levels = cells.mask(is_empty(column), None) if is_number else cells
+    task = _classification(target, kind, levels, told, is_number, unit_of(column))
     words = [level for level in task.classes if level.lower() in NOTHING]
     said = f"{shown(words)} is taken as a class: leave its cells empty if it means that there is none" if words else ""
+    if told == "auto":
+        said = "; ".join(filter(None, [said, unit_of(column)]))
     return replace(task, said=said)
 
 
@@ -119,16 +122,24 @@ def _regression(target: str, column: pd.Series, readable: np.ndarray, filled: in
     return Task(target, "regression")
 
 
-def _classification(target: str, kind: str, cells: pd.Series, told: str) -> Task:
+def _classification(target: str, kind: str, cells: pd.Series, told: str, is_number: bool, unit: str) -> Task:
     counts = cells.value_counts()
     if len(counts) < 2:
         raise DataError(f"--target {target} has one value, {counts.index[0]!r}: there is nothing to learn")
     if kind == "binary" and len(counts) > 2:
         raise DataError(f"--task binary: {target} has {len(counts)} classes: use multiclass")
     if len(counts) > MOST_CLASSES:
-        hint = "choose another target" if told == "auto" else "use --task regression, or another target"
+        hint = "use --task regression, or another target"
+        if told == "auto":
+            hint = f"{unit}, or choose another target" if unit else "choose another target"
         raise DataError(f"--target {target} has {len(counts)} different values, {MOST_CLASSES} classes at most: {hint}")
     rare = sorted(level for level in counts.index if counts[level] < 2)
+    if rare and is_number and told == "auto":
+        few = f"{kind} was detected, {len(counts)} classes by their numbers, and {shown(rare)} has one row"
+        if len(rare) > 1:
+            few = few.replace(" has one row", " have one row each")
+        fix = "use --task regression if it is a quantity or a count, or give at least two rows a class"
+        raise DataError(f"--target {target}: {few}: {fix}")
     if rare:
         raise DataError(f"--target {target} has one row of {shown(rare)}: give at least two rows a class")
     return Task(target, kind, tuple(sorted(counts.index, key=_order)))

@@ -14,7 +14,8 @@ from r2d2net.tables.column_kinds import Category, Counts, Encoded
 from r2d2net.tables.columns import Columns, chosen, notes_of
 from r2d2net.tables.conventions import find_convention
 from r2d2net.tables.learning import learn_columns
-from r2d2net.tables.reading import read_table, separator_of, shown
+from r2d2net.tables.naming import FIX, are_data, meant
+from r2d2net.tables.reading import encoding_note, read_table, separator_of, shown
 from r2d2net.tables.settings import Settings
 from r2d2net.tables.task import Task, detect_task
 from r2d2net.tables.wording import counted
@@ -55,11 +56,16 @@ def read_training_table(path: Path, settings: Settings) -> TrainingTable:
     """Read a file and make it ready; columns and fillings are learnt from training rows alone."""
     table = read_table(path)
     target = settings.target
-    if target not in table.columns:
-        raise ParameterError(f"--target {target} is no column of {path}: it has {shown(list(table.columns), 20)}")
+    names = [str(name) for name in table.columns]
+    if target not in names:
+        if are_data(names):
+            like = f"whose first line looks like data ({shown(names, 3)})"
+            raise ParameterError(f"--target {target} is no column of {path}, {like}: {FIX}")
+        raise ParameterError(
+            f"--target {target} is no column of {path}: it has {shown(names, 20)}{meant(target, names)}"
+        )
     if len(table) < LEAST_ROWS:
         raise DataError(f"{path} has {counted(len(table), 'row')}: give at least {LEAST_ROWS}")
-    names = [str(name) for name in table.columns]
     skip = chosen(settings.categorical, names, "categorical") + chosen(settings.ignore, names, "ignore")
     convention = find_convention(table, separator_of(path), settings.decimal, settings.dates, skip)
     task = detect_task(table[target], target, settings.task, convention)
@@ -67,7 +73,11 @@ def read_training_table(path: Path, settings: Settings) -> TrainingTable:
     there = ~np.isnan(y)
     if int(there.sum()) < LEAST_ROWS:
         raise DataError(f"{path} has {counted(int(there.sum()), 'row')} with a target: give at least {LEAST_ROWS}")
-    notes = [f"target {target}: {task.said}"] if task.said else []
+    notes = encoding_note(path)
+    if are_data(names):
+        notes.append(f"the first line is taken as names, {shown(names, 3)}: if it is data, {FIX}")
+    if task.said:
+        notes.append(f"target {target}: {task.said}")
     if not there.all():
         notes.append(f"{counted(int((~there).sum()), 'row')} without a readable {target} left out")
     table, y = table[there], y[there]

@@ -1,0 +1,93 @@
+"""Inputs to predict, in whatever form `fit` takes them: tensors, arrays, tables, a Dataset or a DataLoader.
+
+    a tuple                  the inputs of a network of several
+    a Dataset, a DataLoader  read once, in its order; of items (inputs, ..., targets) the targets are left out
+
+An item that is one tensor, or a tuple of one, is inputs alone.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.utils.data import BatchSampler, DataLoader, Dataset, SubsetRandomSampler, WeightedRandomSampler
+from torch.utils.data.sampler import RandomSampler
+
+from r2d2net.errors import DataError, ParameterError
+from r2d2net.model import BayesianModel
+
+ROWS = 1000  # of a Dataset, read at a time
+FIX = "give a tensor, an array or table of numbers, a Dataset or a DataLoader"
+
+
+def as_tensors(x: Any) -> Any:
+    """The inputs as a tensor, or a tuple of them; their dtype and device are left as they are."""
+    if isinstance(x, DataLoader):
+        return _read(x)
+    if isinstance(x, Dataset):
+        return _read(DataLoader(x, batch_size=ROWS))
+    return tuple(_tensor(part) for part in x) if isinstance(x, tuple) else _tensor(x)
+
+
+def for_model(x: Any, model: BayesianModel) -> Any:
+    """The inputs on the model's device, floating ones in its dtype and finite."""
+    tensors = as_tensors(x)
+    return tuple(_placed(part, model) for part in tensors) if isinstance(tensors, tuple) else _placed(tensors, model)
+
+
+def _tensor(x: Any) -> Tensor:
+    if isinstance(x, Tensor):
+        return x
+    try:
+        # numpy reads tables too, which torch does not; sums over columns round otherwise where those lie one by one
+        return torch.as_tensor(np.array(x, order="C"))
+    except (TypeError, ValueError) as error:
+        raise DataError(f"x of type {type(x).__name__} is no array of numbers: {FIX}") from error
+
+
+def _placed(tensor: Tensor, model: BayesianModel) -> Tensor:
+    tensor = tensor.to(model.device)
+    if not tensor.is_floating_point():
+        return tensor
+    tensor = tensor.to(model.dtype)
+    if not bool(torch.isfinite(tensor).all()):
+        raise DataError("x holds values that are not finite: remove or fill them")
+    return tensor
+
+
+def _read(loader: DataLoader[Any]) -> Any:
+    """All batches of a loader, end to end; torch's global generator, from which it draws, is given back as it was."""
+    if _shuffles(loader):
+        raise ParameterError(
+            "x is a DataLoader that shuffles: predictions need its rows in order; give it shuffle=False"
+        )
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(0)
+        batches = [_inputs_of(batch) for batch in loader]
+    if not batches:
+        raise DataError("x has 0 rows: give at least one")
+    try:
+        columns = [torch.cat(parts) for parts in zip(*batches, strict=True)]
+    except (RuntimeError, ValueError) as error:
+        shapes = " and ".join(sorted({str([tuple(part.shape) for part in batch]) for batch in batches})[:2])
+        raise DataError(f"x gives batches of shapes {shapes}: they must agree but for their rows") from error
+    return columns[0] if len(columns) == 1 else tuple(columns)
+
+
+def _inputs_of(batch: Any) -> tuple[Tensor, ...]:
+    parts = tuple(batch) if isinstance(batch, (tuple, list)) else (batch,)
+    inputs = parts[:-1] if len(parts) > 1 else parts
+    for part in inputs:
+        if not isinstance(part, Tensor):
+            raise DataError(f"x gives items of type {type(part).__name__}: they must be tensors, or tuples of them")
+    return inputs
+
+
+def _shuffles(loader: DataLoader[Any]) -> bool:
+    """Whether its order is another each time; the rows of a batch may be chosen two samplers deep."""
+    samplers = [loader.sampler, loader.batch_sampler]
+    samplers += [sampler.sampler for sampler in samplers if isinstance(sampler, BatchSampler)]
+    return any(isinstance(s, (RandomSampler, SubsetRandomSampler, WeightedRandomSampler)) for s in samplers)

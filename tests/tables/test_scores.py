@@ -1,0 +1,21 @@
+"""Scores of a run beside those of the best constant."""
+
+import numpy as np
+import pytest
+import torch
+
+from r2d2net.prediction import Regression
+from r2d2net.tables.scores import Scored, baseline_of
+from r2d2net.tables.task import Task
+
+
+def test_the_best_constant_of_each_error_is_the_one_that_makes_it_least():
+    """Of squared errors the mean, of absolute ones the median: on the training targets no other number does better."""
+    y = np.array([1.0, 2.0, 3.0, 4.0, 100.0])
+    task = Task("y", "regression")
+    scored = Scored(task)
+    scored.add(Regression(torch.zeros(1, 5), torch.ones(1, 5)), y, 0.9)
+    constant = scored.metrics(baseline_of(task, y), 0.9)["constant"]
+    tried = np.linspace(0, 100, 10_001)[:, None]
+    assert constant["mae"] == pytest.approx(np.abs(y - tried).mean(1).min())
+    assert constant["rmse"] == pytest.approx(np.sqrt(np.square(y - tried).mean(1).min()))
