@@ -138,7 +138,7 @@ def prediction(rounds: int, rows: int, *, peers: bool = False) -> Iterator[Row]:
 
 def draw_by_draw(forward: Callable[[Tensor], Tensor], x: Tensor) -> None:
     """Another library's prediction: an output at each of 100 draws."""
-    with torch.no_grad():
+    with torch.inference_mode():
         for _ in range(DRAWS):
             torch.softmax(forward(x), -1)
 
@@ -271,8 +271,9 @@ def draw(rows: list[Row], path: Path) -> None:
         axis.set(title=f"{net}: a training step", xlabel="of plain training")
     for what in SWEEP_LIMITS:
         points = [row for row in rows if (row.section, row.who, row.unit) == ("sweep", what, "ns a weight")]
+        points = [row for row in points if row.what.endswith(" weights")]  # of one thread
         if points:
-            at = [int(row.what.split()[0].replace(",", "")) for row in points]
+            at = [int(row.what.removesuffix(" weights").replace(",", "")) for row in points]
             axes[2].loglog(at, [row.value for row in points], marker="o", label=what)
     axes[2].set(title="sweeps of the scales", xlabel="weights of the layer", ylabel="ns a weight")
     axes[2].legend()
@@ -293,6 +294,7 @@ def main() -> int:
     console, quick = Console(), options.quick
     threads = [1] if quick else options.threads
     rows: list[Row] = []
+    facts = {"machine": machine(threads), **provenance({"quick": quick, "peers": options.peers}, seed=0)}
     steady_memory()
     for number in threads:
         torch.set_num_threads(number)
@@ -313,7 +315,6 @@ def main() -> int:
     options.out.mkdir(parents=True, exist_ok=True)
     (options.out / "speed.md").write_text(as_table(rows))
     draw(rows, options.out / "speed.png")
-    facts = {"machine": machine(threads), **provenance({"quick": quick, "peers": options.peers}, seed=0)}
     write_json(options.out / "speed.json", {"rows": [row._asdict() for row in rows], **facts})
     missed = [row for row in rows if row.limit is not None and row.value > row.limit]
     for row in missed:

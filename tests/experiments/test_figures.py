@@ -18,7 +18,7 @@ from r2d2net.packed import pack, unpack
 from r2d2net.priors import Horseshoe
 from r2d2net.priors.rates import RateRow, rate_row
 
-TIMES = {"step_seconds"}
+TIMES = {"step_seconds", "ratio"}
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -161,7 +161,8 @@ def test_counts():
     assert found["freq-lenet"]["learnt"] == weights
     matrices, vectors = 61_770, 236
     assert found["r2d2-svgi-lenet"]["scales"] == 2 * matrices + 5 * 2 + vectors  # T and psi; xi and its rate
-    assert all(one["step_seconds"] > 0 for key, one in found.items() if key != "architectures")
+    timed = [one for key, one in found.items() if key != "architectures"]
+    assert all(one["step_seconds"] > 0 and one["ratio"] > 0 for one in timed)
     lenet = [one for one in found["architectures"]["architectures"] if one["name"] == "lenet"]
     assert lenet[1]["parameters"] == weights
 

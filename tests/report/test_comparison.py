@@ -39,13 +39,17 @@ def test_means_and_errors_over_replicates():
         ("auroc", 90.0, 0.1, Figure(90.9, 0.5), "within error"),
         ("auroc", 90.0, 0.1, Figure(90.42, None), "within error"),  # Student's t of three replicates: 4.30
         ("auroc", 90.0, 0.1, Figure(90.44, None), "worse"),
-        ("auroc", 90.0, None, Figure(90.9, None), "one run"),
+        ("auroc", 90.0, None, Figure(90.9, None), "few runs"),
         ("auroc", 90.0, 0.1, None, ""),
         ("auroc", None, None, Figure(90.9, None), "not run"),
     ],
 )
 def test_marks(metric, mean, error, paper, mark):
     assert Compared("a", "b", metric, mean, error, 3, paper).mark == mark
+
+
+def test_two_replicates_have_no_verdict():
+    assert Compared("a", "b", "auroc", 67.1, 2.3, 2, Figure(92.85, None)).mark == "few runs"
 
 
 def test_what_is_not_the_same_has_no_verdict():

@@ -77,12 +77,12 @@ ALL = None, None  # training and test images
 
 LENET: dict[Scale, Size] = {
     "smoke": Size(on_sets("lenet", "CIFAR-10"), LENET_ROWS, 1, SMOKE),
-    "machine": Size(on_sets("lenet", "CIFAR-10"), LENET_ROWS, 2, short_run(20_000, 10_000, 6, 20)),
+    "machine": Size(on_sets("lenet", "CIFAR-10"), LENET_ROWS, 3, short_run(20_000, 10_000, 6, 20)),
     "paper": Size(on_sets("lenet", "CIFAR-10", "CIFAR-100"), LENET_ROWS, 5, PAPER),
 }
 ALEXNET: dict[Scale, Size] = {
     "smoke": Size(on_sets("alexnet", "CIFAR-10"), FOUR_ROWS, 1, SMOKE),
-    "machine": Size(on_sets("alexnet", "CIFAR-10"), FOUR_ROWS, 2, short_run(8_000, 2_000, 5, 10)),
+    "machine": Size(on_sets("alexnet", "CIFAR-10"), FOUR_ROWS, 3, short_run(8_000, 2_000, 5, 10)),
     "paper": Size(on_sets("alexnet", *SETS), ALEXNET_ROWS, 5, PAPER),
 }
 ARCHITECTURES: dict[Scale, Size] = {

@@ -3,17 +3,19 @@
 The paper counts parameters of four networks, plain and Bayesian. Beside these counts stand, for every design on LeNet
 and AlexNet for CIFAR-10: parameters that are learnt, scale variables of the prior, all floats of the training state
 (the optimiser's and a sampler's kept draws among them), and the time of a step. Time alone is no function of a cell's
-settings; it is that of the process, on one thread, so that other processes do not count.
+settings; it is that of the process, on one thread, so that other processes do not count, beside torch's own training of
+the same network, with which it takes turns.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from statistics import median
 from typing import Any
 
 import torch
+from torch import Tensor, nn
 
 from r2d2net import checkpoint, nets
 from r2d2net.experiments.artefact import Artefact, Scale
@@ -46,10 +48,10 @@ SIZES: dict[Scale, dict[str, Any]] = {
 def cells(scale: Scale, replicates: int | None = None) -> Sequence[Cell]:
     """The counts of all networks, and every row on every network; counts are not random, so replicates are the same."""
     size = SIZES[scale]
-    timed = {"rounds": size["rounds"], "batch_size": size["batch_size"], "seed": 0}
+    common = {"rounds": size["rounds"], "batch_size": size["batch_size"], "reference": "torch", "seed": 0}
     found = [Cell("architectures", {"kind": "architectures", "seed": 0})]
     found += [
-        Cell(f"{row}-{net}", {"kind": "row", "row": row, "net": net, **timed}) for net in size["nets"] for row in ROWS
+        Cell(f"{row}-{net}", {"kind": "row", "row": row, "net": net, **common}) for net in size["nets"] for row in ROWS
     ]
     return found
 
@@ -68,20 +70,42 @@ def compute(settings: Settings, place: Place) -> dict[str, Any]:
     )
     state = running.init(batch[1], generator)
     floats = {name: tensor.numel() for name, tensor in checkpoint.flatten(state).items()}
-    seconds = []
-    for _ in range(settings["rounds"] + 1):  # the first warms everything up
-        start = time.process_time()
-        for _ in range(SWEEP):
-            state, _ = running.step(state, batch, generator)
-        seconds.append((time.process_time() - start) / SWEEP)
+
+    def step() -> None:
+        nonlocal state
+        state, _ = running.step(state, batch, generator)
+
+    plain = plain_training(nets.build(settings["net"]), *batch)
+    rounds = [(timed(step), timed(plain)) for _ in range(settings["rounds"] + 1)][1:]  # the first warms everything up
     return {
         "weights": model.size + model.fixed_size,
         "runs": method.runs,
         "learnt": sum(floats.get(name, 0) for name in ("mean", "rho", "weights", "fixed")) * method.runs,
         "scales": sum(count for name, count in floats.items() if name.startswith("scales/")) * method.runs,
         "state": sum(floats.values()) * method.runs,
-        "step_seconds": median(seconds[1:]) * method.runs,
+        "step_seconds": median(ours for ours, _ in rounds) * method.runs,
+        "ratio": median(ours / theirs for ours, theirs in rounds) * method.runs,
     }
+
+
+def plain_training(net: nn.Module, x: Tensor, y: Tensor) -> Callable[[], None]:
+    """A step of torch's own: forward, cross-entropy, backward, Adam."""
+    optimizer = torch.optim.Adam(net.parameters())
+
+    def step() -> None:
+        optimizer.zero_grad()
+        nn.functional.cross_entropy(net(x), y).backward()
+        optimizer.step()
+
+    return step
+
+
+def timed(step: Callable[[], None]) -> float:
+    """Mean seconds of as many steps as lie between two refreshes."""
+    start = time.process_time()
+    for _ in range(SWEEP):
+        step()
+    return (time.process_time() - start) / SWEEP
 
 
 def reduced(scale: Scale) -> str:

@@ -53,7 +53,7 @@ from r2d2net.priors.pieces import fused
 
 WARM_UP_SHARE = 0.6
 WARM_UP_ROWS_PER_INPUT = 20
-LARGE = 1 << 22  # weights, from which deviations are computed twice in a step and not kept: a float a weight less
+LARGE = 1 << 20  # weights, from which deviations are computed twice in a step and not kept: a float a weight less
 RHO_SHARE = 1 / 3  # step size of rho as a share of that of the means
 
 

@@ -3,13 +3,14 @@
     better          ours is better, by more than the error of the difference
     within error    the two differ by less
     worse           ours is worse, by more
-    one run         ours has no standard error, so no more than the difference is known
+    few runs        ours are fewer than three replicates, whose interval would hold nearly anything
     not run         we have no result
     other measure   the two do not measure the same, so that neither is better
 
-The error is that of a 95% interval: our standard error times Student's t of so few replicates (12.7 with two, 4.3 with
-three). The paper gives standard deviations in some tables only; where it does they enter twice, as those of one run,
-since the paper does not say of how many they are.
+The error is that of a 95% interval: our standard error times Student's t of so few replicates (4.3 with three). With
+two it would be 12.7: figures far apart would be within error, so there is no verdict. The paper gives standard
+deviations in some tables only; where it does they enter twice, as those of one run, since the paper does not say of how
+many they are.
 """
 
 from __future__ import annotations
@@ -37,7 +38,8 @@ LOWER_IS_BETTER = {
     "fpr95",
 }
 CONFIDENCE = 0.95
-MARKS = ("better", "within error", "worse", "one run", "not run", "other measure")
+MARKS = ("better", "within error", "worse", "few runs", "not run", "other measure")
+LEAST_RUNS = 3  # replicates for a verdict
 WIDEST = 6  # settings beside each other in a table
 
 
@@ -62,8 +64,8 @@ class Compared(NamedTuple):
             return ""
         if not self.same_measure:
             return "other measure"
-        if self.error is None:
-            return "one run"
+        if self.error is None or self.replicates < LEAST_RUNS:
+            return "few runs"
         difference = self.paper.value - self.mean if self.metric in LOWER_IS_BETTER else self.mean - self.paper.value
         times = float(student.ppf((1 + CONFIDENCE) / 2, self.replicates - 1))
         if abs(difference) <= math.hypot(times * self.error, 2 * (self.paper.sd or 0.0)):

@@ -39,9 +39,9 @@ from r2d2net.report.tables import Compare, compared
 MOST_KEYS = 30  # cells without a result that are named one by one
 LEGEND = (
     "Ours: mean ± standard error over replicates; the paper's figure in brackets, or below it. *better* and *worse*: "
-    f"by more than the {CONFIDENCE:.0%} interval of so few replicates (Student's t); *within error*: by less; *one "
-    "run*: no standard error, so no verdict; *other measure*: ours and the paper's do not measure the same; *not run*: "
-    "no result of ours."
+    f"by more than the {CONFIDENCE:.0%} interval of so few replicates (Student's t); *within error*: by less; *few "
+    "runs*: fewer than three replicates, so no verdict; *other measure*: ours and the paper's do not measure the "
+    "same; *not run*: no result of ours."
 )
 
 
