@@ -16,8 +16,13 @@ pytestmark = [
 ]
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("prior", [rn.priors.R2D2(), rn.priors.R2D2.paper()], ids=["default", "paper"])
+SLOW = pytest.mark.slow  # each waits for a compiler; the first of a kind is always run
+
+
+@pytest.mark.parametrize(
+    "prior",
+    [pytest.param(rn.priors.R2D2(), id="default"), pytest.param(rn.priors.R2D2.paper(), id="paper", marks=SLOW)],
+)
 def test_compiled_sweeps_agree(prior, monkeypatch):
     """One sweep, as rounding decides a proposal once in a million times and then sets chains apart."""
     monkeypatch.setattr(pieces, "PIECE", 500)  # eager noise is drawn piece by piece, so the pieces must be the same
@@ -34,16 +39,15 @@ def test_compiled_sweeps_agree(prior, monkeypatch):
         torch.testing.assert_close(fused, eager, rtol=2e-4, atol=0)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("algorithm", "settings"),
     [
         ("SVGI", {}),
-        ("SVGI", {"estimator": "local"}),
-        ("SVGI", {"variance": "scaled"}),
-        ("CAVI", {"draws": 2, "clip": 1.0}),
-        ("SVI", {}),
-        ("Radial", {}),
+        pytest.param("SVGI", {"estimator": "local"}, marks=SLOW),
+        pytest.param("SVGI", {"variance": "scaled"}, marks=SLOW),
+        pytest.param("CAVI", {"draws": 2, "clip": 1.0}, marks=SLOW),
+        pytest.param("SVI", {}, marks=SLOW),
+        pytest.param("Radial", {}, marks=SLOW),
     ],
     ids=str,
 )
