@@ -5,19 +5,23 @@ and variance layer(x^2; s^2) (Kingma, Salimans and Welling, 2015). Drawing them 
 independent, and the gradient's variance falls with the batch. In a convolution, and in a linear layer over positions,
 locations are treated as independent too, as is customary.
 
-Parameters outside plain Linear and Conv layers, and tied weights, are drawn as weights.
+Parameters outside plain Linear and Conv layers, and tied weights, are drawn as weights. So are those of a layer that a
+pass uses other than by one call (twins, a recurrent cell, a weight read past the layer): its uses share their noise.
+Which layers these are only a pass can tell. It starts from what the last one told, and where that was wrong it is taken
+back and run anew: so the output is a function of the inputs and generators alone, not of earlier passes.
 """
 
 from __future__ import annotations
 
 import copy
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from r2d2net.errors import ParameterError
 from r2d2net.model import BayesianModel, Tensors
 
 PLAIN = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)
@@ -44,19 +48,19 @@ class LocalReparametrization:
         self.net = copy.deepcopy(model.net)
         bayesian = {slot.name for slot in model.bayesian}
         shared = Counter(id(p) for _, p in self.net.named_parameters(remove_duplicate=False))
-        self.local: set[str] = set()
         self._noisy: list[NoisyLayer] = []
-        for name, module in list(self.net.named_modules()):
+        for name, module in self.net.named_modules():
             if type(module) not in PLAIN:
                 continue
             own = {f"{name}.{k}".lstrip("."): p for k, p in module.named_parameters(recurse=False)}
             weight = f"{name}.weight".lstrip(".")
-            if weight not in bayesian or any(shared[id(p)] > 1 for p in own.values()):
-                continue
-            layer = NoisyLayer(module)
-            self._noisy.append(layer)
-            self.net = _replace(self.net, name, layer)
-            self.local |= own.keys() & bayesian
+            if weight in bayesian and all(shared[id(p)] == 1 for p in own.values()):
+                self._noisy.append(made_noisy(module, own.keys() & bayesian))
+
+    @property
+    def local(self) -> set[str]:
+        """Names of the parameters whose noise is on activations, as far as passes have told."""
+        return {name for layer in self._noisy if not layer.is_drawn for name in layer.names}
 
     def forward(
         self,
@@ -68,39 +72,96 @@ class LocalReparametrization:
         generator: torch.Generator,
     ) -> Tensor:
         """The output with fresh noise, differentiable in means and scales of the slots; buffers change in place."""
+        generators = [generator, torch.default_generator]  # Dropout layers draw from the global ones
+        if self.model.device.type == "cuda":
+            generators.append(torch.cuda.default_generators[self.model.device.index])
+        take_back = _now(generators, [buffers[name] for name in buffers.keys() - set(self.model.frozen)])
+        output = self._run(mean, scale, fixed, buffers, x, generator)
+        if self._mistaken():
+            del output  # and its graph
+            take_back()
+            for layer in self._noisy:
+                layer.is_drawn = layer.needs_weights
+            output = self._run(mean, scale, fixed, buffers, x, generator)
+            if mistaken := self._mistaken():
+                raise ParameterError(
+                    f"net uses {min(mistaken[0].names)!r} once or more often on the same inputs, as its weights fall: "
+                    "use estimator='weights'"
+                )
+        return output
+
+    def _run(
+        self,
+        mean: Sequence[Tensor],
+        scale: Sequence[Tensor],
+        fixed: Sequence[Tensor],
+        buffers: Tensors,
+        x: Any,
+        generator: torch.Generator,
+    ) -> Tensor:
+        local = self.local
         named: Tensors = {slot.name: value for slot, value in zip(self.model.fixed, fixed, strict=True)}
         for slot, m, s in zip(self.model.bayesian, mean, scale, strict=True):
-            if slot.name in self.local:
+            if slot.name in local:
                 named[slot.name], named[slot.name + SUFFIX] = m, s.square()
             else:
                 named[slot.name] = m + s * torch.empty_like(m).normal_(generator=generator)
         for layer in self._noisy:
-            layer.generator = generator
+            layer.generator, layer.calls, layer.is_read = generator, 0, False
         self.net.train()
         return self.model.call(self.net, {**named, **buffers}, x)
 
+    def _mistaken(self) -> list[NoisyLayer]:
+        """Layers that the last pass did not treat as it used them."""
+        return [layer for layer in self._noisy if layer.is_drawn != layer.needs_weights]
+
 
 class NoisyLayer(nn.Module):
-    """A Linear or Conv layer whose activations carry the noise of its weights."""
+    """What makes a Linear or Conv layer's activations carry the noise of its weights, unless these are drawn."""
 
-    def __init__(self, layer: nn.Module) -> None:
-        super().__init__()
-        self.generator: torch.Generator | None = None
-        self._layer = [layer]  # in a list: not a submodule, its parameters are ours
-        self.dtype = next(layer.parameters()).dtype
-        for name, parameter in layer.named_parameters(recurse=False):
-            self.register_parameter(name, parameter)
-            self.register_parameter(name + SUFFIX, nn.Parameter(torch.zeros_like(parameter), requires_grad=False))
+    names: Collection[str]  # of its Bayesian parameters, in the network
+    dtype: torch.dtype
+    generator: torch.Generator
+    is_drawn: bool
+    calls: int  # in this pass
+    is_read: bool  # in this pass: whether its parameters are used past its call
+
+    @property
+    def needs_weights(self) -> bool:
+        """Whether noise on the activations of one call is not all that the pass made of its weights."""
+        return self.calls > 1 or self.is_read
 
     def forward(self, x: Tensor) -> Tensor:
-        layer = self._layer[0]
-        bias = getattr(self, "bias", None)
-        mean = _apply(layer, x, self.weight, bias)
-        variance = _apply(layer, x.square(), self.weight_variance, None if bias is None else self.bias_variance)
+        self.calls += 1
+        weight, bias = self._parameters["weight"], self._parameters["bias"]
+        mean = _apply(self, x, weight, bias)
+        if self.is_drawn:
+            return mean
+        variances = (self._parameters.get(name + SUFFIX) for name in ("weight", "bias"))
+        variance = _apply(self, x.square(), *variances)
         # drawn in the dtype of the weights, so that the draws do not depend on autocast
         noise = torch.empty_like(mean, dtype=self.dtype).normal_(generator=self.generator).to(mean.dtype)
         # sqrt has no slope at 0: a row of zeros would turn the gradient into nan
         return mean + variance.clamp(min=1e-20).sqrt() * noise
+
+    def __getattr__(self, name: str) -> Any:
+        value = super().__getattr__(name)
+        if name in ("weight", "bias") and value is not None:
+            self.is_read = True
+        return value
+
+
+NOISY = {kind: type(f"Noisy{kind.__name__}", (NoisyLayer, kind), {}) for kind in PLAIN}
+
+
+def made_noisy(layer: Any, names: Collection[str]) -> NoisyLayer:
+    """The layer itself, hooks and all, with noise from now on."""
+    layer.dtype = layer.weight.dtype
+    for name, parameter in list(layer.named_parameters(recurse=False)):
+        layer.register_parameter(name + SUFFIX, nn.Parameter(torch.zeros_like(parameter), requires_grad=False))
+    layer.__class__ = NOISY[type(layer)]
+    layer.names, layer.is_drawn = names, False
+    return layer
 
 
 def _apply(layer: nn.Module, x: Tensor, weight: Any, bias: Any) -> Tensor:
@@ -109,9 +170,15 @@ def _apply(layer: nn.Module, x: Tensor, weight: Any, bias: Any) -> Tensor:
     return layer._conv_forward(x, weight, bias)  # type: ignore[operator]
 
 
-def _replace(net: nn.Module, name: str, layer: nn.Module) -> nn.Module:
-    if not name:
-        return layer
-    parent, _, child = name.rpartition(".")
-    setattr(net.get_submodule(parent), child, layer)
-    return net
+def _now(generators: Iterable[torch.Generator], tensors: Iterable[Tensor]) -> Callable[[], None]:
+    """A function that makes all of them again what they are now."""
+    states = [(generator, generator.get_state()) for generator in generators]
+    values = [(tensor, tensor.clone()) for tensor in tensors]
+
+    def take_back() -> None:
+        for generator, state in states:
+            generator.set_state(state)
+        for tensor, value in values:
+            tensor.copy_(value)
+
+    return take_back
