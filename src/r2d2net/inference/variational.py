@@ -113,8 +113,8 @@ class Variational(Training):
         compile: Fuse a step's update and the sweeps by torch.compile. The first step then waits for a compiler, which
             the machine must have; a long run of a large network is the quicker for it.
         estimator: "local" draws the activations of Linear and Conv layers that a pass calls once, "weights" the
-            weights; the former costs up to twice as much a step and its gradients have less noise. None decides: "local" where all Bayesian
-            weights are of linear layers and no more than 100,000.
+            weights; the former costs up to twice as much a step and its gradients have less noise. None decides:
+            "local" where all Bayesian weights are of linear layers and no more than 100,000.
     """
 
     lr_rho: float | None = None
