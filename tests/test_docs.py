@@ -2,6 +2,7 @@
 
 import importlib
 import inspect
+import json
 import os
 import re
 import subprocess
@@ -29,6 +30,7 @@ pytest.importorskip("mkdocs", reason="the extra `docs` is not installed")
 pytest.importorskip("mkdocstrings", reason="the extra `docs` is not installed")
 
 ROOT = Path(__file__).parents[1]
+SWEEPS = ("gibbs", "gibbs, compiled", "cavi", "cavi, compiled")
 BLOCK = re.compile(r"(?P<needs><!-- needs (?P<variable>\w+) -->\n)?```python\n(?P<code>.*?)```", flags=re.DOTALL)
 NAMESPACES = ["r2d2net", *(f"r2d2net.{name}" for name in r2d2net.__all__ if inspect.ismodule(getattr(r2d2net, name)))]
 
@@ -200,3 +202,34 @@ def test_what_is_said_of_images_is_what_its_files_say() -> None:
     entries = next(one.entries for one in tables if one.metric == "accuracy")
     accuracy = {one.row: one.mean for one in entries if one.setting == "CIFAR-10"}
     assert f"R2D2-SVGI has {accuracy['r2d2-svgi']:.1f}% (Gaussian prior by SVI {accuracy['gauss-svi']:.1f}%" in text
+
+
+def test_what_is_said_of_speed_is_what_its_file_says() -> None:
+    rows = json.loads((ROOT / "results" / "benchmarks" / "speed.json").read_text(encoding="utf-8"))["rows"]
+    assert not [row for row in rows if row["limit"] is not None and row["value"] > row["limit"]]
+    figure = {(row["section"], row["what"], row["who"], row["unit"]): row["value"] for row in rows}
+    text = (ROOT / "docs" / "speed.md").read_text(encoding="utf-8")
+    seen: Counter[str] = Counter()
+    for header, body in re.findall(r"^\| \| (MLP.*) \|\n\|-.*\n((?:\|.*\n)+)", text, flags=re.MULTILINE):
+        section, unit = ("prediction", "of plain passes") if "rows" in header else ("training step", "of plain")
+        for line in body.splitlines():
+            who, *cells = [cell.strip() for cell in line.strip("|").split("|")]
+            for what, cell in zip(header.split(" | "), cells, strict=True):
+                if cell:
+                    assert cell == f"{figure[section, what, who, unit]:.2f}", (what, who)
+                    seen[section] += 1
+    assert seen == {"training step": 44, "prediction": 14}
+    sweeps = re.findall(r"^\| ([\d,]+) \| (.*) \|$", text, flags=re.MULTILINE)
+    assert len(sweeps) == 5
+    for count, cells in sweeps:
+        kept = [figure["sweep", f"{count} weights", kind, "ns a weight"] for kind in SWEEPS]
+        assert cells.split(" | ") == [f"{value:.3g}" for value in kept]
+
+    def step(net: str, who: str) -> str:
+        return f"{figure['training step', net, who, 'of plain']:.2f}"
+
+    readme = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
+    ours, other = "R2D2 by SVGI", "torchbnn, Gaussian"
+    assert f"costs {step('LeNet', ours)} of plain training on LeNet and {step('MLP', ours)} on an MLP" in readme
+    assert f"(compiled {step('MLP', ours + ', compiled')})" in readme
+    assert f"torchbnn, costs {step('LeNet', other)} and {step('MLP', other)}" in readme
