@@ -7,8 +7,8 @@ alike; the median over the rounds is reported, absolute times for information.
 
 * steps: forward, loss, backward, optimiser and the sweeps of the scales at their default cadence, on an MLP
   784-400-400-10 and LeNet on 3 x 32 x 32, batches of 128. Reference: torch's Adam, and the same fused.
-* prediction: 10,000 rows with 100 draws (1,000 by two threads), and 256 where other libraries take part. Reference: 100
-  passes of the plain network over them in batches of 1,000.
+* prediction: 10,000 rows with 100 draws (1,000 by two threads), and 256 where other libraries take part or in a hurry.
+  Reference: 100 passes of the plain network over them in batches of 1,000.
 * sweeps: a Gibbs sweep and a coordinate-ascent update of one layer of 10^4 to 4 x 10^7 weights, ns and extra bytes a
   weight; a step of SVGI on ResNet50 and ResNet101.
 * memory: see memory.py.
@@ -302,7 +302,7 @@ def main() -> int:
         sizes = SIZES[:3] if quick else SIZES if number == 1 else SIZES[3:4]
         sections = [
             steps(ROUNDS if quick else 25, 8 if quick else 16, compiled=not quick, peers=options.peers),
-            prediction(ROUNDS, PREDICTED if number == 1 and not quick else 1_000),
+            prediction(ROUNDS, FEW if quick else PREDICTED if number == 1 else 1_000),
             *([prediction(ROUNDS, FEW, peers=True)] if options.peers else []),
             scale(sizes, number, compiled=not quick),
             *([] if quick else [resnets(number)]),

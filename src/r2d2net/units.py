@@ -30,7 +30,8 @@ class Units(NamedTuple):
             return x
         if x.dim() != 2 or x.shape[1] != len(self.x_center):
             raise DataError(f"x has shape {tuple(x.shape)}: the model was fitted to (rows, {len(self.x_center)})")
-        return (x - self.x_center) / self.x_scale
+        seen = (x - self.x_center) / self.x_scale  # units of float64 may be those of a float32 network
+        return seen.to(x.dtype) if x.is_floating_point() else seen
 
     def targets(self, y: Tensor) -> Tensor:
         """Targets as the network sees them; class numbers are not to be scaled."""

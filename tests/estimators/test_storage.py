@@ -92,20 +92,20 @@ def test_no_training_row_is_saved(tmp_path: Path) -> None:
 
 def test_validation_rows_are_left_out_and_the_predictions_stay(tmp_path: Path) -> None:
     x, y = table()
-    names = ["a", "b", "c"]
-    for held in (
-        (pd.DataFrame(x[:9], columns=names), pd.Series(y[:9])),
-        (x[:9], y[:9]),
-        [x[:9].tolist(), y[:9].tolist()],
+    frame = pd.DataFrame(x, columns=["a", "b", "c"])
+    for rows, held in (
+        (frame, (frame[:9], pd.Series(y[:9]))),
+        (x, (x[:9], y[:9])),
+        (x, [x[:9].tolist(), y[:9].tolist()]),
     ):
-        model = R2D2Regressor(**SMALL, validation=held).fit(x, y)
+        model = R2D2Regressor(**SMALL, validation=held).fit(rows, y)
         model.save(tmp_path)
         saved = (tmp_path / "estimator.json").read_text()
         assert not any(repr(float(value)) in saved for value in x.flat)
         assert json.loads(saved)["left_out"] == {"validation": "rows of data, which are not saved"}
         again = R2D2Regressor.load(tmp_path)
         assert again.validation is None
-        assert all(map(np.array_equal, again.predict(x, return_std=True), model.predict(x, return_std=True)))
+        assert all(map(np.array_equal, again.predict(rows, return_std=True), model.predict(rows, return_std=True)))
     model.set_params(validation=np.float64(0.2)).save(tmp_path)
     assert R2D2Regressor.load(tmp_path).validation == 0.2
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from numbers import Integral
 from pathlib import Path
+from textwrap import shorten
 from typing import Any, Self
 
 import joblib
@@ -15,10 +18,11 @@ from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor, nn
 
-from r2d2net.errors import CheckpointError, ParameterError, require, require_whole
+from r2d2net.errors import CheckpointError, DataError, ParameterError, require, require_whole
 from r2d2net.estimators import storage
 from r2d2net.estimators.choices import epochs_for, prior_of, seed_of
 from r2d2net.estimators.double_posterior import DoublePosterior
+from r2d2net.estimators.far_columns import FarPosterior, exact_where_moved, in_users_units, move_inputs, move_targets
 from r2d2net.inference import method_named
 from r2d2net.likelihoods import Likelihood
 from r2d2net.model import BayesianModel
@@ -32,6 +36,7 @@ from r2d2net.shrinkage import Relevance, input_relevance
 BLOCK = 10_000  # rows predicted at a time: the draws of all rows at once would not fit
 RELEVANCE_ROWS, RELEVANCE_DRAWS, SHUFFLES = 500, 50, 2
 CHECKPOINT_SECONDS = 5.0
+LONGEST = 300  # characters of scikit-learn's in an error of ours
 
 
 class BayesianPerceptron(BaseEstimator):
@@ -100,7 +105,10 @@ class BayesianPerceptron(BaseEstimator):
                 raise NotFittedError("the estimator was saved without its relevance: fit it again")
             rows = torch.tensor(self._rows)  # a copy: joblib may have mapped them from a file, not to be written
             draws = min(RELEVANCE_DRAWS, self.draws)
-            found = input_relevance(self.posterior_, rows, draws=draws, shuffles=SHUFFLES, seed=self._seed)
+            posterior = self.posterior_
+            if isinstance(posterior, FarPosterior):
+                rows, posterior = posterior.seen(rows), posterior.bare()
+            found = input_relevance(posterior, rows, draws=draws, shuffles=SHUFFLES, seed=self._seed)
             self._relevance = Relevance(*(part.cpu() for part in found))
             self._rows = None
         return self._relevance
@@ -166,7 +174,7 @@ class BayesianPerceptron(BaseEstimator):
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             reason = f"{type(error).__name__}: {error}"
             raise CheckpointError(f"{folder} holds no {cls.__name__} of this version of r2d2net: {reason}") from error
-        estimator.posterior_ = load(folder, net)
+        estimator.posterior_ = exact_where_moved(load(folder, net))
         return estimator
 
     def _own_state(self) -> dict[str, Any]:
@@ -176,6 +184,15 @@ class BayesianPerceptron(BaseEstimator):
     def _restore_own(self, content: dict[str, Any]) -> None:
         """Get back what `_own_state` saved."""
 
+    def _validation(self, **how: Any) -> Any:
+        """Validation rows (X, y), checked as rows to predict are; a share of the rows as it is."""
+        if not isinstance(self.validation, (tuple, list)):
+            return self.validation
+        if len(self.validation) != 2:
+            raise ParameterError(f"validation has {len(self.validation)} parts: use a share between 0 and 1, or (X, y)")
+        with about_validation():
+            return validate_data(self, *self.validation, reset=False, dtype=np.float64, **how)
+
     def _fit(self, X: np.ndarray, y: np.ndarray, outputs: int, likelihood: Likelihood, validation: Any) -> Self:
         """Fit to checked arrays; where that fails the estimator stays what it was."""
         require_whole("draws", self.draws)
@@ -184,14 +201,19 @@ class BayesianPerceptron(BaseEstimator):
         prior, method, seed = prior_of(self.prior), method_named(self.algorithm), seed_of(self.random_state)
         network = {"inputs": X.shape[1], "hidden": widths_of(self.hidden), "outputs": outputs}
         network["activation"] = self.activation
+        inputs, targets = move_inputs(X), move_targets(y) if likelihood.standardizes else None
+
+        def moved(x: np.ndarray, y: np.ndarray) -> tuple[Tensor, Tensor]:
+            return inputs.of(x), torch.from_numpy(y) if targets is None else targets.of(y)
+
         posterior = fit(
             BayesianModel(build(network, seed, self.device), prior, likelihood),
-            (X, y),
+            moved(X, y),
             method,
             epochs=epochs_for(len(X), self.batch_size, method) if self.epochs is None else self.epochs,
             batch_size=self.batch_size,
             seed=seed,
-            validation=validation,
+            validation=moved(*validation) if isinstance(validation, tuple) else validation,
             patience=self.patience,
             prior="auto" if prior is None else None,
             restarts=self.restarts,
@@ -201,7 +223,8 @@ class BayesianPerceptron(BaseEstimator):
             verbose=bool(self.verbose),
         )
         order = torch.randperm(len(X), generator=torch.Generator().manual_seed(seed))
-        self.posterior_, self._network, self._seed = posterior, network, seed
+        self.posterior_ = in_users_units(posterior, inputs, targets)
+        self._network, self._seed = network, seed
         self._relevance, self._rows = None, X[order[:RELEVANCE_ROWS].numpy()]
         return self
 
@@ -212,6 +235,19 @@ class BayesianPerceptron(BaseEstimator):
         posterior = DoublePosterior(self.posterior_)
         for start in range(0, len(checked), BLOCK):
             yield posterior.predict(checked[start : start + BLOCK], self.draws, seed=self._seed)
+
+
+@contextmanager
+def about_validation() -> Iterator[None]:
+    """Errors and warnings about validation rows say so, in one line."""
+    try:
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            yield
+    except (TypeError, ValueError) as error:
+        raise DataError(f"validation: {shorten(str(error), LONGEST, placeholder=' ...')}") from error
+    for warning in caught:
+        warnings.warn(f"validation: {warning.message}", warning.category, stacklevel=5)  # where `fit` is called
 
 
 def joined(blocks: list[Tensor]) -> np.ndarray:

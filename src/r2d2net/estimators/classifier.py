@@ -12,7 +12,7 @@ from sklearn.utils.validation import validate_data
 
 from r2d2net.errors import DataError
 from r2d2net.estimators import storage
-from r2d2net.estimators.base import BayesianPerceptron, joined
+from r2d2net.estimators.base import BayesianPerceptron, about_validation, joined
 from r2d2net.likelihoods import Categorical
 from r2d2net.prediction import Classification
 
@@ -47,7 +47,10 @@ class R2D2Classifier(ClassifierMixin, BayesianPerceptron):
         classes, codes = np.unique(y, return_inverse=True)
         if len(classes) < 2:
             raise DataError(f"y has one class, {classes.tolist()[0]!r}: give rows of at least two classes")
-        self._fit(X, codes.astype(np.int64), len(classes), Categorical(), _numbered(self.validation, classes))
+        held = self._validation()
+        if isinstance(held, tuple):
+            held = held[0], _numbered(held[1], classes)
+        self._fit(X, codes.astype(np.int64), len(classes), Categorical(), held)
         self.classes_ = classes
         return self
 
@@ -80,15 +83,14 @@ class R2D2Classifier(ClassifierMixin, BayesianPerceptron):
         self.classes_ = storage.labels_from(content["classes"])
 
 
-def _numbered(validation: Any, classes: np.ndarray) -> Any:
-    """Validation rows (X, y) with the numbers of their classes in place of labels; a share of the rows as it is."""
-    if not (isinstance(validation, (tuple, list)) and len(validation) == 2):
-        return validation
-    labels = _of_one_kind(np.asarray(validation[1]).ravel())
+def _numbered(held: np.ndarray, classes: np.ndarray) -> np.ndarray:
+    """The numbers of the classes of validation rows."""
+    with about_validation():
+        labels = _of_one_kind(held)
     unknown = ~np.isin(labels, classes)
     if unknown.any():
         raise DataError(f"validation holds the label {labels[unknown].tolist()[0]!r}, which y does not: leave it out")
-    return validation[0], np.searchsorted(classes, labels)
+    return np.searchsorted(classes, labels)
 
 
 def _of_one_kind(y: np.ndarray) -> np.ndarray:

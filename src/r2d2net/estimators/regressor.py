@@ -9,7 +9,8 @@ import numpy as np
 from sklearn.base import RegressorMixin
 from sklearn.utils.validation import validate_data
 
-from r2d2net.estimators.base import BayesianPerceptron, joined
+from r2d2net.errors import DataError
+from r2d2net.estimators.base import BayesianPerceptron, about_validation, joined
 from r2d2net.likelihoods import Gaussian
 from r2d2net.prediction import Regression
 
@@ -59,7 +60,10 @@ class R2D2Regressor(RegressorMixin, BayesianPerceptron):
         """Fit to a table (rows, inputs) and targets (rows,) or (rows, outputs)."""
         X, y = validate_data(self, X, y, dtype=np.float64, multi_output=True, y_numeric=True, ensure_min_samples=2)
         y = y.astype(np.float64)
-        return self._fit(X, y, 1 if y.ndim == 1 else y.shape[1], Gaussian(), self.validation)
+        held = self._validation(multi_output=True, y_numeric=True)
+        if isinstance(held, tuple):
+            held = held[0], _targets_like(y, held[1])
+        return self._fit(X, y, 1 if y.ndim == 1 else y.shape[1], Gaussian(), held)
 
     def predict(self, X: Any, return_std: bool = False) -> np.ndarray | tuple[np.ndarray, np.ndarray]:
         """Predictive mean and, if asked for, the standard deviation of a new observation."""
@@ -85,3 +89,12 @@ class R2D2Regressor(RegressorMixin, BayesianPerceptron):
         tags.target_tags.single_output = True
         tags.target_tags.multi_output = True
         return tags
+
+
+def _targets_like(y: np.ndarray, held: np.ndarray) -> np.ndarray:
+    """Validation targets in the shape of the training targets; both may have one column or none."""
+    if held[0].size != y[0].size:
+        fix = f"the training targets have {y[0].size}, and so must they"
+        raise DataError(f"validation: y has {held[0].size} columns: {fix}")
+    with about_validation():
+        return held.astype(np.float64).reshape(len(held), *y.shape[1:])

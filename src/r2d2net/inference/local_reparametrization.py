@@ -151,7 +151,24 @@ class NoisyLayer(nn.Module):
         return value
 
 
-NOISY = {kind: type(f"Noisy{kind.__name__}", (NoisyLayer, kind), {}) for kind in PLAIN}
+# each by its own name, by which pickle finds it
+class NoisyLinear(NoisyLayer, nn.Linear):
+    """A noisy `nn.Linear`."""
+
+
+class NoisyConv1d(NoisyLayer, nn.Conv1d):
+    """A noisy `nn.Conv1d`."""
+
+
+class NoisyConv2d(NoisyLayer, nn.Conv2d):
+    """A noisy `nn.Conv2d`."""
+
+
+class NoisyConv3d(NoisyLayer, nn.Conv3d):
+    """A noisy `nn.Conv3d`."""
+
+
+NOISY = dict(zip(PLAIN, (NoisyLinear, NoisyConv1d, NoisyConv2d, NoisyConv3d), strict=True))
 
 
 def made_noisy(layer: Any, names: Collection[str]) -> NoisyLayer:
