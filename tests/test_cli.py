@@ -75,6 +75,25 @@ def test_wrong_usage_points_to_the_help_of_the_command_used(arguments: list[str]
     assert done.error.endswith(f"; see `{command_used} --help`\n"), done.error
 
 
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["fit", "x.csv", "--epochs", "abc"], "--epochs abc is no whole number: give one"),
+        (["fit", "x.csv", "--epochs=1.5"], "--epochs 1.5 is no whole number: give one"),
+        (["fit", "x.csv", "--epochs", ""], "--epochs '' is no whole number: give one"),
+        (["predict", "run", "x.csv", "--level", "0,9"], "--level 0,9 is no number: give one, with a decimal point"),
+        (["demo", "--seed", "3", "--seed", "x"], "--seed x is no whole number: give one"),
+        (["demo", "--seed", "-1"], "--seed -1 is out of range: use a number "),
+        (["priors", "--format", "bmp"], "--format bmp is no choice: use one of png, svg"),
+        (["data", "list", "--seed", "x"], "--seed x is no whole number: give one"),
+    ],
+)
+def test_a_wrong_value_is_named_with_its_option_and_the_fix(arguments: list[str], said: str) -> None:
+    done = command(*arguments)
+    assert (done.code, done.out, done.error.count("\n")) == (2, "", 1)
+    assert done.error.startswith(f"error: {said}")
+
+
 def test_child_process_ends_the_same_way() -> None:
     for arguments, code, text in ((["--version"], 0, "r2d2net "), (["prior"], 2, "error: ")):
         child = [sys.executable, "-c", "from r2d2net.cli import main; main()", *arguments]

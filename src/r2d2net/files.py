@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,10 +13,24 @@ from typing import Any
 
 from r2d2net.errors import ParameterError
 
+OPEN = re.compile(r"/dev/(stdin|stdout|stderr|fd/\d+)|/proc/[^/]+/fd/\d+")  # names of files that are open already
+
+
+def is_stream(path: Path) -> bool:
+    """Whether a path leads to a device, a pipe or an open file: it is written into, and never replaced."""
+    return path.exists() and (bool(OPEN.fullmatch(os.path.abspath(path))) or not (path.is_file() or path.is_dir()))
+
 
 @contextmanager
 def replace_when_written(path: Path) -> Iterator[Path]:
-    """Give a temporary path beside ``path``; rename it onto ``path`` on success, remove it on failure."""
+    """Give a temporary path beside ``path``; rename it onto ``path`` on success, remove it on failure.
+
+    Of a symbolic link, the file that it leads to is replaced. A stream is given itself.
+    """
+    if is_stream(path):
+        yield path
+        return
+    path = Path(os.path.realpath(path))
     partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
     try:
         yield partial

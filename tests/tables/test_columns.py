@@ -165,6 +165,62 @@ def test_codes_in_numbers_are_the_same_from_csv_and_parquet_but_leading_zeros_co
     assert columns.encode(table(x=["7"])).x.sum() == 0
 
 
+@pytest.mark.parametrize("train", [[True, False], ["TRUE", "FALSE"], ["true", "false"], ["True", "False"]])
+def test_truth_values_are_the_same_however_they_are_written(train):
+    columns = learn_columns(table(y=["0"] * 20, x=train * 10), "y")
+    assert sorted(columns.used[0].levels) == sorted(map(str, train))
+    known = columns.encode(pd.DataFrame({"x": train})).x.tolist()
+    for cells in (["TRUE", "FALSE"], ["true", "false"], ["True", "False"], [True, False]):
+        encoded = columns.encode(table(x=cells))
+        assert encoded.x.tolist() == known
+        assert not encoded.strange.any()
+
+
+def test_truth_values_of_several_spellings_are_two_levels_unless_there_are_others():
+    cells = ["TRUE", "True", "true", "FALSE", "TRUE", None] * 5
+    assert learn_columns(table(y=["0"] * 30, x=cells), "y").used[0].inputs == ["x=TRUE", "x=FALSE", "x=(missing)"]
+    others = learn_columns(table(y=["0"] * 20, x=["TRUE", "true", "FALSE", "maybe"] * 5), "y")
+    assert sorted(others.used[0].levels) == ["FALSE", "TRUE", "maybe", "true"]
+    assert others.encode(table(x=["False"])).strange.all()
+
+
+def test_a_column_without_one_known_level_is_refused():
+    columns = learn_columns(table(y=["0"] * 40, x=["north", "south"] * 20, g=["a", "b", "c", "d"] * 10), "y")
+    for count, known in ((10, 0), (9, 0), (40, 1)):
+        counts = Counter()
+        cells = ["NORTH"] * count + ["north"] * known
+        columns.encode(table(x=cells + [None] * 5, g=["a"] * (len(cells) + 5)), counts)
+        what = "column 'x': none of 10 filled cells is of a level that training rows had"
+        fix = r"write them as there \('north', 'south'\), or fit again with rows like these"
+        refused = pytest.raises(DataError, match=f"new.csv: {what}: {fix}")
+        with refused if count == 10 else nullcontext():
+            columns.require_cells(counts, len(cells) + 5, "new.csv")
+    assert Columns.of(columns.plain()) == columns
+
+
+def test_rare_levels_are_known_and_new_ones_expected_where_nearly_all_were_rare():
+    often = ["a"] * 500 + ["b"] * 490 + [f"rare {i}" for i in range(5) for _ in range(2)]
+    nearly_none = ["a"] * 10 + [f"id {i}" for i in range(990)]
+    columns = learn_columns(table(y=["0"] * 1000, often=often, nearly=nearly_none), "y", keep=["nearly"])
+    assert [one.other for one in columns.used] == [True, True]
+    for cell, refused in (("rare 3", False), ("A", True)):
+        counts = Counter()
+        columns.encode(table(often=[cell] * 50, nearly=[f"new {i}" for i in range(50)]), counts)
+        with pytest.raises(DataError, match="column 'often': none of 50") if refused else nullcontext():
+            columns.require_cells(counts, 50, "new.csv")
+
+
+def test_durations_are_numbers_of_seconds():
+    spans = pd.Series(pd.to_timedelta([i * i % 37 for i in range(39)] + [None], unit="min"))
+    columns = learn_columns(pd.DataFrame({"y": ["0"] * 40, "x": spans}), "y")
+    assert columns.read_as == {"x": "durations are read as seconds"}
+    assert (columns.used[0].kind, columns.used[0].low, columns.used[0].high) == ("number", 0, 36 * 60)
+    assert (
+        columns.encode(pd.DataFrame({"x": spans[:9]})).x.tolist()
+        == columns.encode(table(x=[str(60 * (i * i % 37)) for i in range(9)])).x.tolist()
+    )
+
+
 def test_tables_are_matched_by_name():
     columns = learn_columns(table(y=["0"] * 4, x=list("abab"), Age=["1", "2", "4", "4"]), "y")
     new = table(extra=["1"], Age=["2"], x=["b"])

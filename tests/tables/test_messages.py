@@ -255,6 +255,36 @@ def test_text_that_is_called_a_spreadsheet_and_zipped_text_are_read(data, tmp_pa
         assert ended.code == 0, ended.error
 
 
+def test_a_file_of_the_run_is_not_its_folder(price_run):
+    folder, _ = price_run
+    ended = command("inspect", folder / "run.json")
+    message = f"error: {folder / 'run.json'} is a file: give the folder of the run, such as {folder}\n"
+    assert (ended.code, ended.out, ended.error) == (2, "", message)
+
+
+def test_a_level_written_otherwise_is_refused_and_truth_values_are_read_from_any_program(tmp_path):
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame(
+        {"x": rng.normal(size=120), "on": rng.random(120) < 0.5, "place": rng.choice(["in", "out"], 120)}
+    )
+    table["y"] = table["x"] + table["on"]
+    table.to_parquet(tmp_path / "data.parquet")
+    run = tmp_path / "run"
+    assert command("fit", tmp_path / "data.parquet", "--target", "y", *QUICK, "--quiet", "--out", run).code == 0
+    outputs = []
+    for spelling in (str, lambda cell: str(cell).upper(), lambda cell: str(cell).lower()):
+        table.assign(on=table["on"].map(spelling)).to_csv(tmp_path / "new.csv", index=False)
+        outputs.append(command("predict", run, tmp_path / "new.csv").out)
+    assert outputs[0] == outputs[1] == outputs[2] == command("predict", run, tmp_path / "data.parquet").out
+    table.assign(place=table["place"].str.upper()).to_csv(tmp_path / "new.csv", index=False)
+    for name in ("predict", "evaluate"):
+        ended = command(name, run, tmp_path / "new.csv")
+        assert (ended.code, ended.out) == (2, "")
+        assert (
+            "column 'place': none of 120 filled cells is of a level that training rows had: write them" in ended.error
+        )
+
+
 def test_inspect_takes_a_seed(data, tmp_path):
     run = tmp_path / "run"
     options = ["--target", "y", "--hidden", "0", "--algorithm", "sgld", "--epochs", "60", "--quiet", "--out", run]

@@ -88,10 +88,10 @@ def test_encodings_are_known_by_their_marks(tmp_path, encoding):
         (b"", "cannot be read as a table: No columns"),
         (b"a,a\n1,2\n", "several columns called 'a': rename them"),
         (b"a,b\n1,2,3\n", "more fields than its header"),
-        (b"a,b\n1,2\n1,2,3\n", "Expected 2 fields in line 3, saw 3"),
+        (b"a,b\n1,2\n1,2,3\n", "line 3 has 3 fields where 2 are expected: mend it, or quote"),
         (b"a,b\n\xe9\x81,2\n", r"is no UTF-8 text \(byte 0xe9\): save it as UTF-8"),
         (b"a,b\n\xe9,2\ngr\xc3\xb6\xc3\x9fer,3\n", r"is no UTF-8 text \(byte 0xe9\)"),
-        (b'a,b\n"1,2\n', "EOF inside string"),
+        (b'a,b\n"1,2\n', "a quotation mark is opened and not closed: close or remove it"),
         ("a,b\n1,2\n".encode("utf-16")[:-1], r"is no UTF-16 text \(byte 0x0a\): save it as UTF-8"),
     ],
 )

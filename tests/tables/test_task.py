@@ -43,6 +43,61 @@ def test_words_for_nothing_are_no_class_among_numbers_and_said_among_texts():
     np.testing.assert_array_equal(task.read(named)[:3], [2, 1, 0])
 
 
+def test_classes_that_are_one_number_are_one_class():
+    cells = pd.Series(["1.5", "1.50", "2.5", "1.5"] * 5, dtype=object)
+    task = detect_task(cells, "y")
+    assert (task.kind, task.classes) == ("binary", ("1.5", "2.5"))
+    np.testing.assert_array_equal(task.read(cells)[:4], [0, 0, 1, 0])
+    np.testing.assert_array_equal(
+        Task.of(task.plain()).read(pd.Series(["1.500", "+2.5", "3", None])), [0, 1, -1, np.nan]
+    )
+    commas = pd.Series(["1,5", "1,50", "2,5"] * 5, dtype=object)
+    np.testing.assert_array_equal(detect_task(commas, "y").read(commas)[:3], [0, 0, 1])
+    assert detect_task(pd.Series(["007", "7", "8"] * 5), "y", "multiclass").classes == ("007", "7", "8")
+
+
+def test_long_whole_numbers_are_classes_of_their_own():
+    whole = pd.Series([12345678901234560, 12345678901234561] * 5)
+    for column in (whole, whole.astype(str)):
+        task = detect_task(column, "y")
+        assert (task.kind, task.classes) == ("binary", ("12345678901234560", "12345678901234561"))
+        np.testing.assert_array_equal(task.read(column)[:2], [0, 1])
+
+
+def test_truth_values_are_two_classes_however_they_are_written():
+    task = detect_task(pd.Series([True, False] * 5), "y")
+    np.testing.assert_array_equal(task.read(pd.Series(["TRUE", "false", "maybe"])), [1, 0, -1])
+    assert detect_task(pd.Series(["TRUE", "True", "FALSE", "TRUE"] * 5), "y").classes == ("FALSE", "TRUE")
+
+
+def test_classes_that_differ_in_case_or_blanks_are_told_of():
+    task = detect_task(pd.Series(["Yes", "yes ", "No", "no", "may be", "maybe", "never"] * 5), "y")
+    assert len(task.classes) == 7
+    for pair in ("'No', 'no'", "'Yes', 'yes'", "'may be', 'maybe'"):
+        assert f"{pair} are classes of their own: write them alike if they are one" in task.said
+    assert "never" not in task.said
+
+
+@pytest.mark.parametrize("told", ["auto", "regression"])
+def test_numbers_beyond_all_bounds_are_no_classes(told):
+    for cells in (
+        [f"{i}e200" for i in range(1, 20)],
+        [1e200 * i for i in range(1, 20)],
+        ["1", "2", "3e150", "4e150"] * 5,
+    ):
+        with pytest.raises(
+            DataError, match=r"--target y has values beyond 1e\+100: rescale it to between 1e-15 and 1e\+15"
+        ):
+            detect_task(pd.Series(cells), "y", told)
+    assert detect_task(pd.Series(["1e200", "2e200"] * 5), "y", "binary").classes == ("1e200", "2e200")
+
+
+def test_durations_are_a_target_in_seconds():
+    task = detect_task(pd.Series(pd.to_timedelta(range(30), unit="min")), "y")
+    assert (task.kind, task.said) == ("regression", "durations are read as seconds")
+    assert task.read(pd.Series(pd.to_timedelta([90, None], unit="s")))[0] == 90
+
+
 def test_a_file_of_few_rows_is_told_so_before_its_target_is_looked_at(tmp_path):
     (tmp_path / "two.csv").write_text("x,y\n1,3.5\n2,4.5\n")
     with pytest.raises(DataError, match=r"two.csv has 2 rows: give at least 10$"):

@@ -13,6 +13,7 @@ import re
 import sys
 from collections.abc import Iterable, Iterator
 from enum import StrEnum
+from itertools import chain, pairwise
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
@@ -30,6 +31,12 @@ from r2d2net.tables import commands as table_commands
 UsageError: type[Any] = typer.BadParameter.__mro__[1]
 Abort: type[Any] = typer.Abort
 INTERRUPTED = 130  # how newer versions of typer report a KeyboardInterrupt
+FAULTS = (  # by what typer or click says of a value
+    ("not one of '(.*)'", "is no choice: use one of {}"),
+    ("integer", "is no whole number: give one"),
+    ("number|float", "is no number: give one, with a decimal point"),
+    ("(?:should be|in the range) (.*)", "is out of range: use a number {}"),
+)
 FULL = (errno.ENOSPC, errno.EDQUOT)
 
 app = typer.Typer(
@@ -217,7 +224,7 @@ def main() -> None:
         code = app(sys.argv[1:] or ["--help"], standalone_mode=False)
         sys.stdout.flush()
     except UsageError as error:
-        _fail(f"{error.format_message().rstrip('.')}; see `{_path(error.ctx)} --help`", 2)
+        _fail(f"{_wrong_usage(error)}; see `{_path(error.ctx)} --help`", 2)
     except BrokenPipeError:  # whoever reads our output has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
@@ -231,6 +238,19 @@ def main() -> None:
     if code == INTERRUPTED:
         _fail("interrupted", 1)
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def _wrong_usage(error: Any) -> str:
+    """What is wrong with an argument: its name, the value and what to give; typer's own words for the rest."""
+    message = str(error.message).rstrip(".")
+    names = getattr(getattr(error, "param", None), "opts", [])
+    words = [word.split("=", 1) if word.startswith("--") else [word] for word in sys.argv[1:]]
+    given = [pair for pair in pairwise(chain.from_iterable(words)) if pair[0] in names]
+    for pattern, fault in FAULTS if given else ():
+        if found := re.search(pattern, message):
+            name, value = given[-1]
+            return f"{name} {value[:80] or repr('')} {fault.format(*found.groups()).replace(chr(39), '')}"
+    return str(error.format_message()).rstrip(".")
 
 
 def _path(context: Any) -> str:

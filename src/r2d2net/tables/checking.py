@@ -16,9 +16,8 @@ from r2d2net.nets import mlp
 from r2d2net.priors import R2D2
 from r2d2net.tables.cells import Values
 from r2d2net.tables.settings import Settings
-from r2d2net.tables.task import Task
+from r2d2net.tables.task import LEAST, MOST, Task
 
-LEAST, MOST = 1e-15, 1e15  # size of a target whose square, a variance, is a number in float32, too
 DIGITS = 1e-5  # a deviation that is a smaller share of the mean is lost in float32
 
 SPREADSHEETS = (b"PK\x03\x04", b"\xd0\xcf\x11\xe0")  # how .xlsx and .ods begin, which are zip files; and .xls

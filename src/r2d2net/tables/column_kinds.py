@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from r2d2net.tables.cells import Values, codes, is_empty
+from r2d2net.tables.cells import Values, codes, is_empty, places
 from r2d2net.tables.spelling import written_days, written_numbers
 
 if TYPE_CHECKING:
@@ -76,6 +76,8 @@ class Category:
     other: bool  # training rows had rare levels
     missing: bool  # training rows had missing cells
     kind: str = "category"
+    known: float = 1.0  # share of the filled cells of the training rows that are of these levels
+    rare: list[str] = field(default_factory=list)  # other levels of training rows
 
     @property
     def inputs(self) -> list[str]:
@@ -87,14 +89,13 @@ class Category:
         return self.missing
 
     def encode(self, column: pd.Series, counts: Counts) -> Encoded:
-        import pandas as pd
-
         cells = codes(column)
-        at = pd.Index(self.levels, dtype=object).get_indexer(cells)
+        at = places(cells, self.levels)
         empty = cells.isna().to_numpy()
         unseen = (at < 0) & ~empty
         filled = empty & (not self.missing)
         counts[self.name, "missing"] += int(filled.sum())
+        counts[self.name, "known"] += int((at >= 0).sum() + cells[unseen].isin(self.rare).sum())
         counts[self.name, "rare" if self.other else "unseen"] += int(unseen.sum())
         at = np.where(empty, len(self.levels) + self.other if self.missing else 0, at)
         at = np.where(unseen, len(self.levels) if self.other else -1, at)

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 WHOLE_COLUMN = 10  # cells from which a column that cannot be read is a mistake and not a gap
+CHANCE = 1e-3  # that of so many rows like those of training none has a level that is not rare
 
 
 @dataclass(frozen=True)
@@ -83,7 +84,8 @@ class Columns:
         """Refuse a file with a column that is written otherwise than in training, or is empty and had no gaps there.
 
         Written otherwise is what would not have been read as numbers or dates in training: less than nine tenths of
-        the filled cells can be, or less than half where training rows had unreadable cells, too.
+        the filled cells can be, or less than half where training rows had unreadable cells, too. Of a category it is
+        cells without one of its levels, unless nearly all training rows were of rare levels themselves.
         """
         for column in self.used if rows >= WHOLE_COLUMN else ():
             missing, unreadable = counts[column.name, "missing"], counts[column.name, "unreadable"]
@@ -99,6 +101,8 @@ class Columns:
                 what = f"{unreadable:,} of {filled:,} filled cells cannot be read"
                 fix = f"write them as the training rows were{_how(column)}, or leave them empty"
                 raise DataError(f"{where}: column {column.name!r}: {what}: {fix}")
+            if isinstance(column, Category):
+                _require_levels(column, counts, where)
 
     def plain(self) -> dict[str, Any]:
         """For JSON."""
@@ -114,6 +118,16 @@ class Columns:
         except (KeyError, TypeError, ValueError) as error:
             reason = f"{type(error).__name__} {error}"
             raise CheckpointError(f"the columns of the run cannot be read, {reason}: fit again") from error
+
+
+def _require_levels(column: Category, counts: Counts, where: str) -> None:
+    """Refuse cells of which not one is of a level that training rows had, be it a rare one."""
+    strange = counts[column.name, "rare"] + counts[column.name, "unseen"]
+    if counts[column.name, "known"] or strange < WHOLE_COLUMN or (1 - column.known) ** strange > CHANCE:
+        return
+    what = f"column {column.name!r}: none of {strange:,} filled cells is of a level that training rows had"
+    fix = f"write them as there ({shown(column.levels)}), or fit again with rows like these"
+    raise DataError(f"{where}: {what}: {fix}")
 
 
 def chosen(given: Sequence[str], names: list[str], option: str) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from dataclasses import fields
 from pathlib import Path
@@ -25,6 +26,7 @@ Level = Annotated[
 Draws = Annotated[
     int | None, typer.Option(help="Networks drawn from the posterior; by default the run's, 100.", show_default=False)
 ]
+STDOUT = ("/dev/stdout", "/dev/fd/1", "/proc/self/fd/1")  # what is printed there without -o, too
 SEVERAL = ", by commas; may be given several times."
 
 
@@ -162,6 +164,8 @@ def predict(
     from r2d2net.tables.run_folder import load_run
 
     _require(level, draws, seed)
+    if out is not None and os.path.abspath(out) in STDOUT:
+        out = None
     fitted = load_run(run)
     console = Console(stderr=True)
     with console.status("predicting", spinner="dots") as status:

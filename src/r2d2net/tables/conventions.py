@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 ROWS = 1000  # of a long table so many are looked at
 MARKS = {".": "decimal points", ",": "decimal commas", "day": "the day first", "month": "the month first"}
+SECONDS = "durations are read as seconds"
 OTHER = {".": ",", ",": "."}
 
 
@@ -133,6 +134,13 @@ def is_iso(column: pd.Series) -> bool:
     """Whether a column holds dates of ISO 8601, or moments of time."""
     there = ~np.isnan(days(column))
     return 0 < int(there.sum()) >= READABLE * int((~is_empty(column)).sum())
+
+
+def is_duration(column: pd.Series) -> bool:
+    """Whether a column holds spans of time, as Parquet has them."""
+    import pandas as pd
+
+    return bool(pd.api.types.is_timedelta64_dtype(column))
 
 
 def _chosen(spelling: Spelling, rule: Rule, hinted: str = "") -> tuple[str, str]:

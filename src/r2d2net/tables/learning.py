@@ -8,16 +8,17 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from r2d2net.errors import DataError
-from r2d2net.tables.cells import READABLE, Values, codes, is_empty, numbers
+from r2d2net.tables.cells import READABLE, Values, alike, codes, is_empty, numbers
 from r2d2net.tables.column_kinds import Category, Column, Number
 from r2d2net.tables.columns import Columns, chosen
-from r2d2net.tables.conventions import UNKNOWN, Convention, Form, date_form, is_iso, number_form
+from r2d2net.tables.conventions import SECONDS, UNKNOWN, Convention, Form, date_form, is_duration, is_iso, number_form
 from r2d2net.tables.spelling import leading_zeros, unit_of, written_days, written_numbers
 
 if TYPE_CHECKING:
     import pandas as pd
 
 MOST_LEVELS = 30
+MOST_RARE = 1000  # rare levels that are remembered, to tell them from what training rows did not have
 RARE = 0.005  # share of the rows below which a level is rare; a level of one row always is
 FEW_LEVELS = 20  # a column of more levels, half of them alone, is an identifier
 MOST_INPUTS = 5_000  # some minutes: what is unlike needs time by their cube
@@ -82,11 +83,13 @@ def learn_column(
         unreadable = bool((np.isnan(values) & ~is_empty(column)).any())
         return _number(name, found, values, column.index.to_numpy(), keep, unreadable), found.said
     said = found.said or ("" if categorical else unit_of(column))
-    return _category(name, codes(column), categorical or keep), said
+    return _category(name, alike(codes(column)), categorical or keep), said
 
 
 def form_of(column: pd.Series, convention: Convention) -> Form:
     """What a column's cells are: numbers or dates, plain ones or in another form; the kind "" is categories."""
+    if is_duration(column):
+        return Form("number", "", SECONDS)
     code = leading_zeros(column)
     if code is not None:
         return Form("", "", f"{code!r} has leading zeros, so it is read as codes, not numbers")
@@ -132,4 +135,6 @@ def _category(name: str, cells: pd.Series, told: bool) -> Category | str:
     other = len(levels) < len(counts)
     if len(levels) + other + empty < 2:
         return "constant" if len(counts) < 2 else "every level is rare"
-    return Category(name, levels, other=other, missing=empty)
+    known = float(counts[levels].sum() / counts.sum())
+    rare = sorted(counts.index.difference(levels))[:MOST_RARE]
+    return Category(name, levels, other=other, missing=empty, known=known, rare=rare)

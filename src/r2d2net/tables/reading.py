@@ -191,7 +191,8 @@ def _parquet_blocks(path: Path, rows: int) -> Iterator[pd.DataFrame]:
             names = _distinct(path, [str(name).strip() for name in file.schema_arrow.names])
             empty = True
             for batch in file.iter_batches(rows):
-                block = pa.Table.from_batches([batch]).to_pandas(ignore_metadata=True)
+                # whole numbers beside missing ones stay whole: floats do not tell long ones apart
+                block = pa.Table.from_batches([batch]).to_pandas(ignore_metadata=True, integer_object_nulls=True)
                 block.columns = names
                 empty = False
                 yield block
@@ -201,6 +202,17 @@ def _parquet_blocks(path: Path, rows: int) -> Iterator[pd.DataFrame]:
                 yield block
     except pa.ArrowException as error:
         raise DataError(f"{path} cannot be read as Parquet: {_first_line(error)}") from error
+
+
+def stored_types(path: Path) -> dict[str, Any]:
+    """The types of a Parquet file's columns; none of a CSV file, whose cells are texts."""
+    if not is_parquet(path):
+        return {}
+    from pyarrow.parquet import read_schema
+    from pyarrow.types import is_dictionary
+
+    types = {field.name.strip(): field.type for field in read_schema(path)}
+    return {name: kind.value_type if is_dictionary(kind) else kind for name, kind in types.items()}
 
 
 def _distinct(path: Path, names: list[str]) -> list[str]:
@@ -227,7 +239,15 @@ def _one_line(path: Path) -> Iterator[None]:
     except UnicodeDecodeError as error:
         what = f"no {'UTF-16' if '16' in error.encoding else 'UTF-8'} text (byte {error.object[error.start]:#04x})"
         raise DataError(f"{path} is {what}: save it as UTF-8") from error
-    except (ValueError, OverflowError, EOFError, LookupError, csv.Error, zlib.error) as error:
+    except ValueError as error:
+        ragged = re.search(r"Expected (\d+) fields in line (\d+), saw (\d+)", str(error))
+        if ragged:
+            what = f"line {ragged[2]} has {ragged[3]} fields where {ragged[1]} are expected"
+            raise DataError(f"{path}: {what}: mend it, or quote cells with the separator in them") from error
+        if "EOF inside string" in str(error):
+            raise DataError(f"{path}: a quotation mark is opened and not closed: close or remove it") from error
+        raise DataError(f"{path} cannot be read as a table: {_first_line(error)}") from error
+    except (OverflowError, EOFError, LookupError, csv.Error, zlib.error) as error:
         raise DataError(f"{path} cannot be read as a table: {_first_line(error)}") from error
     except OSError as error:
         raise DataError(f"{path} cannot be read: {error.strerror or _first_line(error)}") from error

@@ -92,6 +92,8 @@ def read_json(path: Path) -> dict[str, Any]:
 
 def read_run(folder: Path) -> dict[str, Any]:
     """The content of run.json, of a finished run or not."""
+    if folder.is_file():
+        raise CheckpointError(f"{folder} is a file: give the folder of the run, such as {folder.parent}")
     _put_right(folder)
     content = read_json(folder / RUN)
     if content.get("format") != FORMAT:

@@ -1,0 +1,148 @@
+"""Predictions as CSV, JSON lines or Parquet, beside columns that are copied from the rows as they are.
+
+A file appears under its name when it is complete. Into a pipe, a device or standard output all is written at the end.
+Predictions have seven digits in CSV; copied cells have all of theirs.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any, Protocol
+
+from r2d2net.errors import ParameterError
+from r2d2net.files import is_stream, replace_when_written
+from r2d2net.tables.cells import short
+from r2d2net.tables.reading import PARQUET, is_parquet, require_parquet, stored_types
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+class Write(Protocol):
+    """Writes one block: columns that are copied, and predictions."""
+
+    def __call__(self, kept: pd.DataFrame, rows: pd.DataFrame) -> None: ...
+
+
+@contextmanager
+def writing(out: Path | None, stdout: IO[str], form: str, source: Path) -> Iterator[Write]:
+    """How blocks of rows of ``source`` are written: to a file, or to standard output as "csv" or JSON "lines"."""
+    if out is None:
+        with _spooled(form) as (spool, write):
+            yield write
+            shutil.copyfileobj(_from_start(spool), stdout)
+        return
+    if out.is_dir() or not Path(os.path.realpath(out)).parent.is_dir():
+        what = "is a folder" if out.is_dir() else "lies in a folder that is not there"
+        raise ParameterError(f"-o {out} {what}: give the name of a CSV or Parquet file")
+    if out.suffix.lower() not in (".csv", ".txt", ".tsv", "", *PARQUET):
+        raise ParameterError(f"-o {out} ends in {out.suffix}: predictions are written as .csv or .parquet")
+    if is_stream(out):
+        if is_parquet(out):
+            raise ParameterError(f"-o {out} is a pipe or a device, and Parquet needs a file: use CSV or another name")
+        with _spooled("csv") as (spool, write):
+            yield write
+            with open(os.open(out, os.O_WRONLY | os.O_APPEND), "w", encoding="utf-8", newline="") as stream:
+                shutil.copyfileobj(_from_start(spool), stream)
+        return
+    require_parquet(out)
+    with replace_when_written(out) as partial:
+        if is_parquet(out):
+            with _parquet(partial, source) as write:
+                yield write
+        else:
+            with open(partial, "w", encoding="utf-8", newline="") as file:
+                yield _csv(file)
+
+
+def copied(column: pd.Series) -> pd.Series:
+    """Cells as plain values with all their digits: whole floats as whole numbers, dates as ISO 8601, None for none."""
+    import pandas as pd
+
+    if pd.api.types.is_datetime64_any_dtype(column):
+        cells = column.astype(str)
+    elif pd.api.types.is_float_dtype(column):
+        texts = [short(value) for value in column.to_numpy()]
+        cells = [int(text) if text.lstrip("-").isdigit() else float(text) for text in texts]
+    else:
+        cells = [_plain(value) for value in column.tolist()]
+    return pd.Series(list(cells), index=column.index, dtype=object).mask(column.isna(), None)
+
+
+def _plain(value: Any) -> Any:
+    return value if isinstance(value, (bool, int, float)) else str(value)
+
+
+@contextmanager
+def _spooled(form: str) -> Iterator[tuple[IO[str], Write]]:
+    """A temporary file, and what writes to it."""
+    with tempfile.TemporaryFile("w+", encoding="utf-8", newline="") as spool:
+        yield spool, _json_lines(spool) if form == "lines" else _csv(spool)
+
+
+def _from_start(spool: IO[str]) -> IO[str]:
+    spool.seek(0)
+    return spool
+
+
+def _beside(kept: pd.DataFrame, rows: pd.DataFrame) -> pd.DataFrame:
+    """Copied columns, then predictions."""
+    import pandas as pd
+
+    columns = {name: copied(kept[name]).to_numpy() for name in kept.columns}
+    return pd.concat([pd.DataFrame(columns, index=rows.index), rows], axis=1)
+
+
+def _csv(file: IO[str]) -> Write:
+    def write(kept: pd.DataFrame, rows: pd.DataFrame) -> None:
+        block = _beside(kept, rows)
+        block.to_csv(file, index=False, header=file.tell() == 0, lineterminator="\n", float_format="%.7g")
+
+    return write
+
+
+def _json_lines(file: IO[str]) -> Write:
+    def write(kept: pd.DataFrame, rows: pd.DataFrame) -> None:
+        block = _beside(kept, rows)
+        columns = [[_or_null(value) for value in block[name].tolist()] for name in block.columns]
+        for cells in zip(*columns, strict=True):
+            file.write(json.dumps(dict(zip(block.columns, cells, strict=True)), ensure_ascii=False) + "\n")
+
+    return write
+
+
+def _or_null(value: Any) -> Any:
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+@contextmanager
+def _parquet(path: Path, source: Path) -> Iterator[Write]:
+    """Columns that are copied have the types of their file, whatever a block of them looks like."""
+    import pyarrow as pa
+    from pyarrow.parquet import ParquetWriter
+
+    writer: Any = None
+
+    def write(kept: pd.DataFrame, rows: pd.DataFrame) -> None:
+        nonlocal writer
+        block = rows.copy()
+        for place, name in enumerate(kept.columns):
+            block.insert(place, name, kept[name].to_numpy())
+        if writer is None:
+            types = stored_types(source)
+            fields = [pa.field(str(name), types.get(name, pa.string())) for name in kept.columns]
+            writer = ParquetWriter(path, pa.schema([*fields, *pa.Schema.from_pandas(rows, preserve_index=False)]))
+        writer.write_table(pa.Table.from_pandas(block, schema=writer.schema, preserve_index=False))
+
+    try:
+        yield write
+    finally:
+        if writer is not None:
+            writer.close()
