@@ -192,3 +192,17 @@ def test_distribution_function_is_that_of_the_mixture():
     expected = stats.norm.cdf(y.numpy(), samples.numpy(), 2.0).mean(0)
     np.testing.assert_allclose(predicted.cdf(y).numpy(), expected, rtol=1e-6)
     np.testing.assert_allclose(predicted.cdf(predicted.quantile(0.3)).numpy(), 0.3, atol=1e-6)
+
+
+@pytest.mark.parametrize("probability", [1e-9, 0.05, 0.5, 0.95, 1 - 1e-6])
+@pytest.mark.parametrize("far", [0.0, 3.0, 1e4], ids=["one mode", "two modes", "far modes"])
+def test_quantiles_invert_the_distribution_function(probability, far):
+    """Below them lies less than the probability, and above them more, but for 1e-7 of the noise's deviation."""
+    g = torch.Generator().manual_seed(0)
+    samples = torch.randn(20, 50, generator=g, dtype=torch.float64)
+    samples[:7] += far
+    prediction = Regression(samples, torch.rand(20, 1, generator=g, dtype=torch.float64) + 0.01)
+    quantile = prediction.quantile(probability)
+    least = 1e-7 * prediction.noise_variance.sqrt().min()
+    assert (prediction.cdf(quantile - least) < probability).all()
+    assert (prediction.cdf(quantile + least) > probability).all()
