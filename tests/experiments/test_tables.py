@@ -11,7 +11,7 @@ import torch
 
 from r2d2net.data import Augment
 from r2d2net.errors import DataError
-from r2d2net.experiments import ARTEFACTS, SCALES, classification, regimes, uci
+from r2d2net.experiments import ARTEFACTS, SCALES, classification, regimes, simulation, uci
 from r2d2net.experiments.grid import Place
 from r2d2net.experiments.recipe import PAPER_AUGMENT, choice_by, method_by, prior_by
 from r2d2net.experiments.rows import ROWS
@@ -75,6 +75,21 @@ def test_the_paper_s_recipe() -> None:
     assert choice_by("paper", method_by("paper", "gauss-sgld"), 7) == {}
     assert choice_by("ours", method, 7) == {}
     assert Augment() != PAPER_AUGMENT
+
+
+def test_a_row_of_the_simulation_is_judged_by_its_oracle(tmp_path: Path) -> None:
+    cells = {cell.key: cell for cell in simulation.cells("smoke")}
+    short = {"rows": 300, "epochs": 2, "oracle": {"epochs": 2, "transitions": 8, "depth": 2}}
+    found = {}
+    for key in ("oracle-r2d2-s2-l1-0", "r2d2-svgi-s2-l1-0"):
+        settings = {**cells[key].settings, **short}
+        found[key] = simulation.compute(settings, Place(tmp_path / key, tmp_path))
+    oracle, row = found.values()
+    assert (tmp_path / "r2d2-s2-l1-0.safetensors").exists()
+    assert oracle["mse"] > 0
+    assert row["inference_error"] > 0
+    assert row["function_distance"] > 0
+    assert row["reference"]["oracle"] < row["reference"]["least_squares"]
 
 
 def test_any_folder_of_the_uci_layout_is_a_table(tables: Path, tmp_path: Path) -> None:

@@ -10,7 +10,6 @@ on the same test rows.
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -170,7 +169,7 @@ def _chain(
         resume=place / f"near-{number}",
         **options,
     )
-    net = copy.deepcopy(model.net)
+    net = nets.paper_mlp(data[0].shape[1], settings["layers"])
     net.load_state_dict(near.state_dict())
     sampler = HMC(chains=1, start="net", max_tree_depth=wanted["depth"])
     there = BayesianModel(net, prior_of(settings["row"]))
