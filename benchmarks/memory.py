@@ -21,7 +21,8 @@ import torch
 from torch import Tensor, nn
 
 import r2d2net as rn
-from step_cost import NETS, batch, plain
+from r2d2net.experiments.complexity import plain_training
+from step_cost import NETS, batch
 
 OURS: dict[str, Callable[..., Any]] = {"R2D2 by SVGI": rn.inference.SVGI, "R2D2 by CAVI": rn.inference.CAVI}
 LAYER = 4000, 2500  # ten million weights
@@ -71,7 +72,7 @@ def train(who: str, net: nn.Module, x: Tensor, y: Tensor) -> Peak:
     model = None if who == "plain" else rn.BayesianModel(net, rn.priors.R2D2(), rn.likelihoods.Categorical())
     before = start()
     if model is None:
-        step = plain(net, x, y)
+        step = plain_training(net, x, y)
         for _ in range(STEPS):
             step()
     else:

@@ -41,12 +41,13 @@ from torch import Tensor, nn
 import r2d2net as rn
 from memory import OURS, Peak, peak, start
 from peers import PEERS
+from r2d2net.experiments.complexity import plain_training
 from r2d2net.files import write_json
 from r2d2net.posterior import Posterior
 from r2d2net.provenance import provenance
 from r2d2net.report.markdown_text import pipe_table
 from r2d2net.units import no_units
-from step_cost import NETS, N, Step, batch, bayesian, plain, steady_memory, turns
+from step_cost import NETS, N, Step, batch, bayesian, steady_memory, turns
 
 PREDICTED, DRAWS, PASS = 10_000, 100, 1_000
 SIZES = [10_000, 100_000, 1_000_000, 10_000_000, 40_000_000]
@@ -88,7 +89,10 @@ def steps(rounds: int, count: int, *, compiled: bool, peers: bool) -> Iterator[R
     """Training steps beside plain training."""
     for net, (make, shape) in NETS.items():
         x, y = batch(shape)
-        contestants = {"plain": plain(make(), x, y), "plain, fused Adam": plain(make(), x, y, fused=True)}
+        contestants: dict[str, Step] = {
+            "plain": plain_training(make(), x, y),
+            "plain, fused Adam": plain_training(make(), x, y, fused=True),
+        }
         forms = {"": False, ", compiled": True} if compiled else {"": False}
         for name, kind in OURS.items():
             for form, fused in forms.items():
@@ -206,8 +210,8 @@ def resnet_of(name: str, threads: int) -> tuple[float, float]:
     torch.set_num_threads(threads)
     x, y = torch.randn(2, 3, 32, 32), torch.randint(10, (2,))
     nets = [rn.nets.build(name, channels=3, classes=10, size=32) for _ in range(2)]
-    contestants = {
-        "plain": plain(nets[0], x, y),
+    contestants: dict[str, Step] = {
+        "plain": plain_training(nets[0], x, y),
         "ours": bayesian(rn.inference.SVGI(), nets[1], rn.priors.R2D2(), x, y, 0.5, 1000),
     }
     times = turns(contestants, 8, 1, time.perf_counter)
@@ -219,8 +223,9 @@ def resnets(threads: int) -> Iterator[Row]:
         seconds, reference = _child("speed.py", "--child", "resnet", name, str(threads))
         yield Row("ResNet step", name, "R2D2 by SVGI", seconds / reference, "of plain", seconds)
         if threads == 1:
-            found = Peak(*_child("memory.py", "R2D2 by SVGI", name))
-            yield Row("ResNet step", name, "R2D2 by SVGI", found.training / 4 / found.weights, FLOATS)
+            for who in ("plain", "R2D2 by SVGI"):
+                found = Peak(*_child("memory.py", who, name))
+                yield Row("ResNet step", name, who, found.training / 4 / found.weights, FLOATS)
 
 
 # --- output

@@ -29,6 +29,7 @@ from torch import Tensor, nn
 import r2d2net as rn
 from peers import PEERS
 from r2d2net.errors import ParameterError
+from r2d2net.experiments.complexity import plain_training
 from r2d2net.files import write_json
 from r2d2net.inference import ALGORITHMS
 from r2d2net.provenance import provenance
@@ -47,20 +48,6 @@ Name = TypeVar("Name")
 def batch(shape: tuple[int, ...]) -> tuple[Tensor, Tensor]:
     g = torch.Generator().manual_seed(0)
     return torch.randn(ROWS, *shape, generator=g), torch.randint(10, (ROWS,), generator=g)
-
-
-def plain(net: nn.Module, x: Tensor, y: Tensor, *, fused: bool | None = None) -> Step:
-    """A step of plain training."""
-    optimizer = torch.optim.Adam(net.parameters(), fused=fused)
-
-    def step() -> float:
-        optimizer.zero_grad()
-        loss = nn.functional.cross_entropy(net(x), y)
-        loss.backward()
-        optimizer.step()
-        return loss.item()
-
-    return step
 
 
 def bayesian(method: Any, net: nn.Module, prior: Any, x: Tensor, y: Tensor, phase: float, timed: int) -> Step:
@@ -91,7 +78,7 @@ def contestants(name: str, only: list[str], timed: int, peers: bool) -> dict[tup
     """(algorithm, prior) -> its step; those that do not suit refuse themselves."""
     make, shape = NETS[name]
     x, y = batch(shape)
-    found: dict[tuple[str, str], Step] = {("plain training", ""): plain(make(), x, y)}
+    found: dict[tuple[str, str], Step] = {("plain training", ""): plain_training(make(), x, y)}
     for algorithm in ALGORITHMS:
         method: Any = getattr(rn.inference, algorithm)()
         if method.full_batch or (only and algorithm not in only):

@@ -225,11 +225,23 @@ def test_what_is_said_of_speed_is_what_its_file_says() -> None:
         kept = [figure["sweep", f"{count} weights", kind, "ns a weight"] for kind in SWEEPS]
         assert cells.split(" | ") == [f"{value:.3g}" for value in kept]
 
+    floats, layer = "floats a weight beyond the networks", "a layer of 10 million weights"
+    words, ours = " ".join(text.split()), "R2D2 by SVGI"
+    layers = [figure["memory", layer, who, floats] for who in (ours, "R2D2 by CAVI", "plain")]
+    assert (
+        "takes {:.1f} floats a weight to train by SVGI, {:.1f} by CAVI, {:.1f} by torch's Adam".format(*layers) in words
+    )
+    resnets = [figure["ResNet step", net, ours, floats] for net in ("resnet50", "resnet101")]
+    assert "ResNet50 takes {:.1f} and ResNet101 {:.1f}".format(*resnets) in words
+    assert f"plain training of ResNet50 {figure['ResNet step', 'resnet50', 'plain', floats]:.1f}" in words
+    pictures = [ROOT / "docs" / "figures" / "speed.png", ROOT / "results" / "benchmarks" / "speed.png"]
+    assert pictures[0].read_bytes() == pictures[1].read_bytes()
+
     def step(net: str, who: str) -> str:
         return f"{figure['training step', net, who, 'of plain']:.2f}"
 
     readme = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
-    ours, other = "R2D2 by SVGI", "torchbnn, Gaussian"
+    other = "torchbnn, Gaussian"
     assert f"costs {step('LeNet', ours)} of plain training on LeNet and {step('MLP', ours)} on an MLP" in readme
     assert f"(compiled {step('MLP', ours + ', compiled')})" in readme
     assert f"torchbnn, costs {step('LeNet', other)} and {step('MLP', other)}" in readme

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from r2d2net.errors import DataError, require
 
-BISECTIONS = 60
+MOST_STEPS = 60
 MOST_COUNT = 2.0**52  # beyond it float64 skips whole numbers
 
 
@@ -101,7 +101,7 @@ class Regression(Mixture):
         enough = 1e-8 * deviation.amin(0)
         at = torch.clamp(self.mean.double() + normal * self.std.double(), low, high)
         before = high - low
-        for _ in range(BISECTIONS):
+        for _ in range(MOST_STEPS):
             z = (samples - at) / width
             excess = 0.5 * torch.special.erfc(z).mean(0) - probability
             below = excess < 0

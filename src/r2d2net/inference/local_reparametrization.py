@@ -76,13 +76,21 @@ class LocalReparametrization:
         if self.model.device.type == "cuda":
             generators.append(torch.cuda.default_generators[self.model.device.index])
         take_back = _now(generators, [buffers[name] for name in buffers.keys() - set(self.model.frozen)])
-        output = self._run(mean, scale, fixed, buffers, x, generator)
+
+        def run() -> Tensor:
+            named = self._parameters(mean, scale, fixed, generator)
+            for layer in self._noisy:
+                layer.generator, layer.calls, layer.is_read = generator, 0, False
+            self.net.train()
+            return self.model.call(self.net, {**named, **buffers}, x)
+
+        output = run()
         if self._mistaken():
             del output  # and its graph
             take_back()
             for layer in self._noisy:
                 layer.is_drawn = layer.needs_weights
-            output = self._run(mean, scale, fixed, buffers, x, generator)
+            output = run()
             if mistaken := self._mistaken():
                 raise ParameterError(
                     f"net uses {min(mistaken[0].names)!r} once or more often on the same inputs, as its weights fall: "
@@ -90,15 +98,10 @@ class LocalReparametrization:
                 )
         return output
 
-    def _run(
-        self,
-        mean: Sequence[Tensor],
-        scale: Sequence[Tensor],
-        fixed: Sequence[Tensor],
-        buffers: Tensors,
-        x: Any,
-        generator: torch.Generator,
-    ) -> Tensor:
+    def _parameters(
+        self, mean: Sequence[Tensor], scale: Sequence[Tensor], fixed: Sequence[Tensor], generator: torch.Generator
+    ) -> Tensors:
+        """By name: means and variances where activations are drawn, else a draw of the weights."""
         local = self.local
         named: Tensors = {slot.name: value for slot, value in zip(self.model.fixed, fixed, strict=True)}
         for slot, m, s in zip(self.model.bayesian, mean, scale, strict=True):
@@ -106,10 +109,7 @@ class LocalReparametrization:
                 named[slot.name], named[slot.name + SUFFIX] = m, s.square()
             else:
                 named[slot.name] = m + s * torch.empty_like(m).normal_(generator=generator)
-        for layer in self._noisy:
-            layer.generator, layer.calls, layer.is_read = generator, 0, False
-        self.net.train()
-        return self.model.call(self.net, {**named, **buffers}, x)
+        return named
 
     def _mistaken(self) -> list[NoisyLayer]:
         """Layers that the last pass did not treat as it used them."""
