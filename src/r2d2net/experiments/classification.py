@@ -22,7 +22,18 @@ NETS = {"LeNet": "lenet", "AlexNet": "alexnet", "ResNet50": "resnet50", "ResNet1
 TEST_SPLITS = {"tiny-imagenet": "val"}  # where it is not "test"
 
 FOUR_ROWS = ("freq", "gauss-svi", "hs-svi", "r2d2-svgi")
-LENET_ROWS = ("freq", "gauss-svi", "mcd", "gauss-mfvi", "gauss-radial", "de", "hs-svi", "hs-svgi", "r2d2-svgi")
+LENET_ROWS = (
+    "freq",
+    "de",
+    "mcd",
+    "gauss-svi",
+    "gauss-svgi",
+    "gauss-mfvi",
+    "gauss-radial",
+    "hs-svi",
+    "hs-svgi",
+    "r2d2-svgi",
+)
 ARCHITECTURE_ROWS = (
     "freq",
     "de",

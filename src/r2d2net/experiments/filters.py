@@ -23,7 +23,7 @@ from r2d2net.nets.simple_cnn import PADDING
 from r2d2net.packed import pack
 from r2d2net.posterior import Posterior
 
-ROWS = ("gauss-svi", "hs-svi", "hs-svgi", "r2d2-svgi")
+ROWS = ("gauss-svi", "gauss-svgi", "hs-svi", "hs-svgi", "r2d2-svgi")
 LARGEST, NEAR_ZERO = 5, 0.1  # near zero: below a tenth of the deviation of He's start
 
 SIZES: dict[Scale, Settings] = {

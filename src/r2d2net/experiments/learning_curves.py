@@ -16,7 +16,18 @@ from r2d2net.experiments.artefact import Artefact, Scale, cells_of_rows
 from r2d2net.experiments.grid import Cell, Place, Settings
 from r2d2net.experiments.images import first, fitted_row, less_than, ours, papers, set_of, short_run, training_images
 
-ROWS = ("mcd", "gauss-svi", "gauss-mfvi", "gauss-radial", "hs-svi", "sas-svi", "r2d2-svgi")
+ROWS = (
+    "mcd",
+    "gauss-svi",
+    "gauss-svgi",
+    "gauss-mfvi",
+    "gauss-radial",
+    "hs-svi",
+    "hs-svgi",
+    "sas-svi",
+    "sas-svgi",
+    "r2d2-svgi",
+)
 
 REPLICATES: dict[Scale, int] = {"smoke": 1, "machine": 2, "paper": 5}
 SIZES: dict[Scale, Settings] = {

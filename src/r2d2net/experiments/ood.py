@@ -1,6 +1,6 @@
 """Tables "ood-mnist", "ood-cifar10" and "ood-drd": telling images of another kind by the uncertainty of ten methods.
 
-The horseshoe by SVGI is an eleventh row: rivals have the algorithm of R2D2-Net too.
+Three rows more have the rivals' priors by SVGI: rivals have the algorithm of R2D2-Net too.
 
 A LeNet is trained on one set, in-distribution images only, and its predictive entropy has to tell test images of that
 set from those of others. Figures have a direction, uncertain is outside; beside them stand those of the paper's
@@ -32,11 +32,13 @@ ROWS = (
     "de",
     "mcd",
     "gauss-svi",
+    "gauss-svgi",
     "gauss-mfvi",
     "gauss-radial",
     "hs-svi",
     "hs-svgi",
     "sas-svi",
+    "sas-svgi",
     "dpn",
     "edl",
     "r2d2-svgi",

@@ -20,7 +20,7 @@ from r2d2net.experiments.regressions import fitted_mlp, simulated_rows
 from r2d2net.packed import pack
 from r2d2net.prediction import Regression
 
-ROWS = ("mcd", "gauss-svi", "hs-svi", "hs-svgi", "r2d2-svgi")
+ROWS = ("mcd", "gauss-svi", "gauss-svgi", "hs-svi", "hs-svgi", "r2d2-svgi")
 LEVEL, REACH, POINTS, SHOWN = 0.9, 6.0, 121, 150  # of bands; the figure's ends, points of a curve, test rows in it
 DRAWS = 100
 

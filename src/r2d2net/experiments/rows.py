@@ -46,6 +46,7 @@ ROWS = {
         # in no table of the paper: rivals by the algorithm of R2D2-Net, else prior and algorithm would change together
         Row("gauss-svgi", "Gauss", "SVGI"),
         Row("hs-svgi", "HS", "SVGI"),
+        Row("sas-svgi", "SaS", "SVGI"),
         Row("adaptive-svgi", "Adaptive", "SVGI"),  # ours
     )
 }

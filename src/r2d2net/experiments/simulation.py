@@ -1,6 +1,6 @@
 """Table "simulation": test MSE and inference error of 11 rows on 3 scenarios with L = 0, 1, 2, 3 hidden layers.
 
-The horseshoe by SVGI is a twelfth row: rivals have the algorithm of R2D2-Net too.
+Three rows more have the rivals' priors by SVGI: rivals have the algorithm of R2D2-Net too.
 
 A first stage has Hamiltonian Monte Carlo find the oracle of each prior, scenario and depth, by chains that start where
 variational runs end; the rows are then judged on test rows and against the oracle: by the paper's distance of mean
@@ -32,14 +32,16 @@ from r2d2net.run.fit import fit
 
 NAMES = (
     "gauss-svi",
+    "gauss-svgi",
     "gauss-sgmcmc",
     "gauss-sgld",
     "sas-svi",
+    "sas-svgi",
     "sas-sgmcmc",
     "sas-sgld",
     "hs-svi",
-    "hs-sgmcmc",
     "hs-svgi",
+    "hs-sgmcmc",
     "r2d2-sgmcmc",
     "r2d2-sgld",
     "r2d2-svgi",

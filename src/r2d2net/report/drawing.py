@@ -22,6 +22,7 @@ ROWS = {
     "gauss-svi": ("Gaussian BNN", GREEN, "-."),
     "mcd": ("MC dropout", PURPLE, ":"),
     "sas-svi": ("spike-and-slab BNN", ORANGE, (0, (3, 1, 1, 1, 1, 1))),
+    "sas-svgi": ("spike-and-slab by SVGI", PURPLE, (0, (6, 1, 1, 1, 1, 1))),
     "gauss-mfvi": ("Gaussian BNN, MFVI", SKY, (0, (5, 1))),
     "gauss-radial": ("radial BNN", BLACK, (0, (1, 1))),
     "freq": ("plain network", GREY, "-"),
