@@ -63,6 +63,12 @@ def test_a_row_of_the_paper_s_tables_has_a_method() -> None:
             method_by(recipe, row)  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("name", [name for name in ARTEFACTS if name not in ("complexity", "uci")])
+def test_rivals_have_the_algorithm_of_r2d2_too(name: str) -> None:
+    rows = {cell.settings.get("row", "") for cell in ARTEFACTS[name].cells("paper", None)}
+    assert {row.replace("-svi", "-svgi") for row in rows if row.endswith("-svi")} <= rows
+
+
 def test_the_paper_s_recipe() -> None:
     method = method_by("paper", "r2d2-svgi")
     assert isinstance(method, SVGI)
