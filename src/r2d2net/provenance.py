@@ -5,6 +5,7 @@ from __future__ import annotations
 import platform
 import subprocess
 from datetime import UTC, datetime
+from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -27,8 +28,14 @@ def provenance(settings: dict[str, Any], seed: int | None = None) -> dict[str, A
     }
 
 
+def take_commit() -> None:
+    """Note the commit of this process's code before long work: the checkout may have another when it is written."""
+    _commit()
+
+
+@cache
 def _commit() -> str | None:
-    """The commit of the checkout this package runs from; None for an installed copy."""
+    """The commit of the checkout this package runs from, asked once a process; None for an installed copy."""
     here = Path(__file__).resolve().parent
     try:
         found = subprocess.run(

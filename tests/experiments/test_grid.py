@@ -1,6 +1,7 @@
 """A grid ends with the same results whatever was killed on the way; what failed is reported and stops nothing."""
 
 import json
+import multiprocessing
 import os
 import subprocess
 import sys
@@ -12,8 +13,9 @@ import torch
 
 import r2d2net as rn
 from experiments import jobs
+from r2d2net import provenance
 from r2d2net.experiments.artefact import only
-from r2d2net.experiments.grid import Cell, Grid, compute_cell, job_of, run_on_this_machine, stages
+from r2d2net.experiments.grid import Cell, Grid, Place, compute_cell, computed, job_of, run_on_this_machine, stages
 from r2d2net.experiments.pool import Ended, Started, call
 
 POSIX = pytest.mark.skipif(os.name != "posix", reason="signals of POSIX")
@@ -79,6 +81,25 @@ def test_checkpoints_of_a_cell_of_other_settings_are_cleared(tmp_path):
     assert found == [["checkpoint", "settings.json"], ["settings.json"]]
 
 
+@pytest.fixture
+def head(monkeypatch):
+    """What git says is checked out; a test may change it."""
+    said = ["commit-that-ran"]
+    monkeypatch.setattr("subprocess.run", lambda words, **_: subprocess.CompletedProcess(words, 0, said[-1]))
+    provenance._commit.cache_clear()
+    yield said
+    provenance._commit.cache_clear()
+
+
+def test_a_result_names_the_commit_that_ran_and_not_a_later_one(tmp_path, head):
+    def compute(settings, place):
+        head.append("later-commit")
+        return {}
+
+    found = [computed(Cell("cell", {"seed": i}), compute, Place(tmp_path / "run", tmp_path)) for i in range(2)]
+    assert [one["commit"] for one in found] == ["commit-that-ran"] * 2
+
+
 def test_a_failure_is_reported_and_stops_nothing(tmp_path):
     made = grid(tmp_path, fails=1)
     ended = {event.key: event.error for event in run(made) if isinstance(event, Ended)}
@@ -97,6 +118,27 @@ def test_a_killed_worker_takes_one_cell_with_it(tmp_path):
     (alone.folder / "shared" / "cell-0").write_text(".")  # it dies at its first call only
     run(alone)
     assert results(made) == results(alone)
+
+
+@POSIX
+@pytest.mark.parametrize(
+    ("after", "lost"),
+    [
+        pytest.param(Started, "cell-0", id="before it has read its job"),
+        pytest.param(Ended, "cell-1", id="before it is given its next"),
+    ],
+)
+def test_a_worker_killed_at_rest_takes_one_cell_with_it(after, lost, tmp_path):
+    ended = {}
+    for event in run_on_this_machine(grid(tmp_path, cells=3), workers=1):
+        if isinstance(event, Ended):
+            ended[event.key] = event.error
+        if isinstance(event, after) and event.key == "cell-0":
+            (worker,) = multiprocessing.active_children()
+            worker.kill()
+            worker.join()
+    everything_well = dict.fromkeys(("cell-0", "cell-1", "cell-2"))
+    assert ended == {**everything_well, lost: "its process died with exit code -9"}
 
 
 @POSIX

@@ -56,9 +56,9 @@ def test_a_grid_on_a_local_cluster(tmp_path, monkeypatch):
     pytest.importorskip("ray")
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[1]) + os.pathsep + os.environ.get("PYTHONPATH", ""))
     made = grid(tmp_path / "ray", dies=1, fails=2)
-    with ray_cluster(None, 2) as workers:
-        assert workers == 2
-        events = list(run_on_ray(made, workers))
+    with ray_cluster(None, 2) as cluster:
+        assert cluster == (2, 0)
+        events = list(run_on_ray(made, cluster.tasks))
         errors = ended(events)
         assert errors["cell-1"].startswith("its process died (")
         assert errors == {
@@ -76,7 +76,7 @@ def test_a_grid_on_a_local_cluster(tmp_path, monkeypatch):
         # once more, with nothing to stop it: what is there is kept, and all is as on this machine
         again, alone = grid(tmp_path / "ray"), grid(tmp_path / "alone")
         written = made.path(made.cells[0]).stat().st_mtime_ns
-        assert set(ended(run_on_ray(again, workers))) == {"cell-1", "cell-2", "cell-3", "cell-4"}
+        assert set(ended(run_on_ray(again, cluster.tasks))) == {"cell-1", "cell-2", "cell-3", "cell-4"}
         assert made.path(made.cells[0]).stat().st_mtime_ns == written
     assert ended(run_on_this_machine(alone, 1)) == {f"cell-{i}": None for i in range(5)}
     assert values(again) == values(alone) == {f"cell-{i}": 2 * i for i in range(5)}

@@ -1,9 +1,13 @@
 """The declarations: cells of every artefact, the paper's recipe, and the tables of our own."""
 
 import json
+import math
 import os
 import re
+import zipfile
+from multiprocessing import current_process
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,11 +15,14 @@ import torch
 
 from r2d2net.data import Augment
 from r2d2net.errors import DataError
-from r2d2net.experiments import ARTEFACTS, SCALES, classification, regimes, simulation, uci
+from r2d2net.experiments import ARTEFACTS, SCALES, classification, images, regimes, simulation, uci
+from r2d2net.experiments.device import device
 from r2d2net.experiments.grid import Place
 from r2d2net.experiments.recipe import PAPER_AUGMENT, choice_by, method_by, prior_by
+from r2d2net.experiments.reproducing import Request, backend_of, rows_of
 from r2d2net.experiments.rows import ROWS
 from r2d2net.inference import SVGI
+from r2d2net.priors import R2D2
 
 
 def small_table(root: Path, name: str, rows: int = 60, splits: int = 2) -> None:
@@ -63,8 +70,8 @@ def test_a_row_of_the_paper_s_tables_has_a_method() -> None:
             method_by(recipe, row)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("name", [name for name in ARTEFACTS if name not in ("complexity", "uci")])
-def test_rivals_have_the_algorithm_of_r2d2_too(name: str) -> None:
+@pytest.mark.parametrize("name", [name for name in ARTEFACTS if name != "complexity"])
+def test_rivals_have_the_algorithm_of_r2d2_too(name: str, tables: Path) -> None:
     rows = {cell.settings.get("row", "") for cell in ARTEFACTS[name].cells("paper", None)}
     assert {row.replace("-svi", "-svgi") for row in rows if row.endswith("-svi")} <= rows
 
@@ -72,7 +79,11 @@ def test_rivals_have_the_algorithm_of_r2d2_too(name: str) -> None:
 def test_the_paper_s_recipe() -> None:
     method = method_by("paper", "r2d2-svgi")
     assert isinstance(method, SVGI)
-    assert (method.lr, method.step_unit, method.temperature) == (5e-4, "one", 1e-3)
+    assert (method.lr, method.lr_rho, method.step_unit, method.temperature) == (5e-4, 5e-4, "one", 1e-3)
+    assert math.log(math.expm1(method.initial_scale)) == pytest.approx(-3.0)
+    shares = prior_by("paper", "r2d2-svgi", n=40_000)
+    assert isinstance(shares, R2D2)
+    assert (shares.a_pi, shares.b) == (0.6, 0.5)
     assert method_by("paper", "freq").temperature == 1.0  # type: ignore[attr-defined]
     # loss + decay w^2 / 2 is n times the log joint where the prior's variance is 1 / (n decay)
     prior = prior_by("paper", "freq", n=40_000)
@@ -109,8 +120,24 @@ def test_any_folder_of_the_uci_layout_is_a_table(tables: Path, tmp_path: Path) -
         uci.compute({**settings, "replicate": 2}, Place(tmp_path / "other", tmp_path))
 
 
-def test_without_tables_there_is_one_clear_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("R2D2NET_DATA", str(tmp_path))
+def test_a_table_has_cells_of_the_splits_that_it_has(tables: Path) -> None:
+    small_table(tables, "short", splits=1)
+    small_table(tables, "without-index-files", splits=0)
+    with zipfile.ZipFile(tables / "uci_regression" / "zipped.zip", "w") as archive:
+        for name in ("data.txt", *(f"index_{part}_{k}.txt" for part in ("train", "test") for k in range(3))):
+            archive.writestr(f"zipped/data/{name}", "")
+    for wanted, scale in ((4, "smoke"), (None, "machine"), (None, "paper")):
+        cells = uci.cells(scale, wanted)  # type: ignore[arg-type]
+        most = wanted or {"machine": 5, "paper": 20}[scale]
+        there = {"mine": 2} if scale == "smoke" else {"mine": 2, "short": 1, "without-index-files": 20, "zipped": 3}
+        splits = {(cell.settings["setting"], cell.settings["replicate"]) for cell in cells}
+        assert splits == {(name, k) for name, count in there.items() for k in range(min(count, most))}
+        assert len(cells) == len(splits) * len(uci.ROWS)
+
+
+@pytest.mark.parametrize("given", [True, False])
+def test_without_tables_there_is_one_clear_line(given: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("R2D2NET_DATA", str(tmp_path) if given else "")
     with pytest.raises(DataError, match="has no tables in uci_regression or UCI_Datasets"):
         uci.cells("smoke")
 
@@ -149,3 +176,44 @@ def test_a_cell_of_the_classification_tables(recipe: str, tmp_path: Path, monkey
     found = classification.compute(settings, Place(tmp_path / "run", tmp_path))
     assert 0 <= found["accuracy"] <= 100
     assert 30 < found["auroc"] < 80  # 180 images, one epoch
+
+
+def test_images_are_trained_on_gpus_in_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert str(device()) == "cpu" or torch.cuda.is_available()
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    found = []
+    for name in ("MainProcess", "SpawnProcess-1", "SpawnProcess-2", "SpawnProcess-3"):
+        monkeypatch.setattr(current_process(), "name", name)
+        found.append(str(device()))
+    assert found == ["cuda:0", "cuda:1", "cuda:0", "cuda:1"]
+
+
+def test_the_network_of_an_image_cell_is_moved_to_the_device(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(images, "device", lambda: torch.device("meta"))
+    monkeypatch.setattr(images, "fitted", lambda settings, net, *sides, **options: net)
+    nothing = torch.zeros(0)
+    sides = images.Images(nothing, nothing, nothing, nothing, None, None)  # type: ignore[arg-type]
+    moved: Any = images.fitted_net({"recipe": "ours"}, torch.nn.Linear(1, 1), sides, Place(tmp_path, tmp_path))
+    assert moved.weight.device.type == "meta"
+
+
+def test_every_gpu_has_a_worker(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 3)
+    with backend_of(Request("ood-mnist"), ARTEFACTS["ood-mnist"]) as (workers, _):
+        assert workers == 3
+    with backend_of(Request("simulation"), ARTEFACTS["simulation"]) as (workers, _):
+        assert workers == os.cpu_count()
+
+
+def test_a_grid_says_what_its_rows_are(tmp_path: Path) -> None:
+    rows = rows_of(ARTEFACTS["classification-lenet"].grid("paper", tmp_path))
+    assert rows["r2d2-svgi"]["prior"].startswith("R2D2(a_pi=0.6, b=0.5")
+    assert rows["r2d2-svgi"]["algorithm"]["arguments"]["temperature"] == 1e-3
+    assert rows["freq"]["prior"] == "weight decay 0.0005"
+    assert rows_of(ARTEFACTS["hyperparameters"].grid("machine", tmp_path)) == {}
+
+
+def test_edl_and_dpn_try_multiples_of_their_own_quarter() -> None:
+    tried = {cell.settings["row"]: cell.settings["factors"] for cell in ARTEFACTS["ood-mnist"].cells("machine", 1)}
+    assert tried["edl"] == tried["dpn"] == [1.0, 0.3]
+    assert tried["de"] == [0.3, 0.1]

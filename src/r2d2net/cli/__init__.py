@@ -165,7 +165,6 @@ def reproduce(
         return
     if name is None:
         raise ParameterError("NAME is missing: `r2d2net reproduce --list` shows what can be reproduced")
-    make_folder(out, "--out")
     words = tuple(word for word in only.split(",") if word)
     request = Request(name, scale.value, replicates, words, workers, out, backend.value, address, variant, seed)
     grid, watched = run(request, Console(stderr=True), quiet=quiet)

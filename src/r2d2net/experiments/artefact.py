@@ -31,6 +31,7 @@ class Artefact:
         reduced: What is less than in the paper at a scale, in a sentence; "" where nothing is.
         data: Names of the data sets it needs (`r2d2net data list`).
         variants: Kinds of it, the default first; ``cells`` then takes a ``variant``.
+        gpu: Whether its networks are trained on a GPU where there is one.
     """
 
     name: str
@@ -40,6 +41,7 @@ class Artefact:
     reduced: Callable[[Scale], str]
     data: tuple[str, ...] = ()
     variants: tuple[str, ...] = ()
+    gpu: bool = False
 
     def grid(self, scale: Scale, out: Path, replicates: int | None = None, variant: str | None = None) -> Grid:
         """All cells at a scale; each variant but the default has its own folder."""

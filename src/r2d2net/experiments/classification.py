@@ -176,7 +176,7 @@ def _count(images: int | None) -> str:
 
 
 def _artefact(name: str, title: str, sizes: dict[Scale, Size], data: tuple[str, ...]) -> Artefact:
-    return Artefact(name, title, partial(cells, sizes), compute, partial(reduced, sizes), data)
+    return Artefact(name, title, partial(cells, sizes), compute, partial(reduced, sizes), data, gpu=True)
 
 
 BY_LENET = _artefact("classification-lenet", "image classification with LeNet", LENET, ("cifar10", "cifar100"))

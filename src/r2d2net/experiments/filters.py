@@ -73,7 +73,7 @@ def compute(settings: Settings, place: Place) -> dict[str, Any]:
 def _filters(posterior: Posterior, draws: int, seed: int) -> tuple[Tensor, Tensor, Tensor]:
     """The convolution's mean weights, and draws of its weights and of its biases."""
     mean, drawn = posterior.named(posterior.mean()), posterior.named(posterior.sample(draws, seed=seed))
-    return mean["conv.weight"], drawn["conv.weight"], drawn["conv.bias"]
+    return mean["conv.weight"].cpu(), drawn["conv.weight"].cpu(), drawn["conv.bias"].cpu()
 
 
 def _share(mean: Tensor, deviation: Tensor) -> float:
@@ -99,4 +99,5 @@ ARTEFACT = Artefact(
     compute=compute,
     reduced=lambda scale: less_than(SIZES[scale], SIZES["paper"]),
     data=("cifar10",),
+    gpu=True,
 )

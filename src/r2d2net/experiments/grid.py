@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 from r2d2net.errors import DataError
 from r2d2net.experiments.pool import Ended, Job, Started, run_jobs
 from r2d2net.files import write_json
-from r2d2net.provenance import provenance
+from r2d2net.provenance import provenance, take_commit
 
 Settings = dict[str, Any]
 SETTINGS = "settings.json"  # of the cell whose checkpoints a folder holds
@@ -113,6 +113,7 @@ def compute_cell(cell: Cell, compute: Compute, folder: Path) -> None:
 
 def computed(cell: Cell, compute: Compute, place: Place) -> dict[str, Any]:
     """What a cell's result file holds."""
+    take_commit()
     start = time.perf_counter()
     for folder in place:
         folder.mkdir(parents=True, exist_ok=True)

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from r2d2net import data, nets
 from r2d2net.data import ImageSet, Preprocess, image_loader
+from r2d2net.experiments.device import device
 from r2d2net.experiments.fitted_rows import fitted, our_training
 from r2d2net.experiments.grid import Place, Settings
 from r2d2net.experiments.recipe import PAPER_AUGMENT
@@ -94,7 +95,7 @@ def fitted_net(settings: Settings, net: nn.Module, images: Images, place: Place)
     if settings["recipe"] == "paper":
         stream = image_loader(images.raw, images.prepare, PAPER_AUGMENT, batch_size=settings["batch_size"])
     sides = (images.x, images.y), (images.held_x, images.held_y)
-    return fitted(settings, net, *sides, place, likelihood=Categorical(), stream=stream, standardize=False)
+    return fitted(settings, net.to(device()), *sides, place, likelihood=Categorical(), stream=stream, standardize=False)
 
 
 def set_of(name: str, split: str) -> ImageSet:

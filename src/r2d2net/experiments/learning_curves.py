@@ -68,4 +68,5 @@ ARTEFACT = Artefact(
     compute=compute,
     reduced=lambda scale: less_than(SIZES[scale], SIZES["paper"]),
     data=("cifar10",),
+    gpu=True,
 )

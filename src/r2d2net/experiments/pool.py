@@ -12,7 +12,7 @@ import sys
 import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -87,7 +87,8 @@ class _Worker:
 
     def give(self, job: Job) -> Started:
         self.job, self._since = job, time.monotonic()
-        self._pipe.send(job)
+        with suppress(OSError):  # it is dead, which `ended` will report
+            self._pipe.send(job)
         return Started(job.key)
 
     def ended(self) -> tuple[Ended, bool]:
@@ -97,8 +98,8 @@ class _Worker:
         try:
             if self._pipe.poll():
                 return Ended(key, self._pipe.recv(), seconds), True
-        except EOFError:
-            pass  # it died before it could answer
+        except (EOFError, OSError):
+            pass  # it died before it could answer, or even before it had read its job
         self._process.join()
         return Ended(key, f"its process died with exit code {self._process.exitcode}", seconds), False
 

@@ -46,9 +46,16 @@ def _ray() -> Any:
     return ray
 
 
+class Cluster(NamedTuple):
+    """What a cluster has for a grid."""
+
+    tasks: int  # at a time
+    gpus: int  # of a task: 1 or 0
+
+
 @contextmanager
-def ray_cluster(address: str | None, workers: int | None) -> Iterator[int]:
-    """Connect to a cluster, or start one on this machine; gives how many tasks run at a time."""
+def ray_cluster(address: str | None, workers: int | None, *, gpus: bool = False) -> Iterator[Cluster]:
+    """Connect to a cluster, or start one on this machine; ``gpus`` gives each task one, where there are some."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # a library must not have its users reported
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # a task without a GPU leaves devices as they are
     ray = _ray()
@@ -67,16 +74,18 @@ def ray_cluster(address: str | None, workers: int | None) -> Iterator[int]:
         what = "a Ray of this machine" if address is None else f"--address {address}"
         raise ParameterError(f"{what} cannot be used ({reason}): give the address of a running cluster") from error
     try:
-        cores = int(ray.cluster_resources().get("CPU", 1))
-        yield cores if workers is None else workers
+        there = ray.cluster_resources()
+        cards = int(there.get("GPU", 0)) if gpus else 0
+        usual = cards or int(there.get("CPU", 1))
+        yield Cluster(usual if workers is None else workers, min(cards, 1))
     finally:
         ray.shutdown()
 
 
-def run_on_ray(grid: Grid, workers: int) -> Iterator[Started | Ended]:
+def run_on_ray(grid: Grid, workers: int, *, gpus: int = 0) -> Iterator[Started | Ended]:
     """Compute all cells that are not there yet, so many at a time, on the cluster that is connected."""
     ray = _ray()
-    task = ray.remote(num_cpus=1, max_retries=0)(work)
+    task = ray.remote(num_cpus=1, num_gpus=gpus, max_retries=0)(work)
     for stage in stages(grid):
         yield from stage.hopeless
         waiting = list(reversed(stage.cells))

@@ -6,19 +6,23 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
+import torch
 from rich.console import Console
 
 from r2d2net.errors import ParameterError, require_whole
 from r2d2net.experiments import ARTEFACTS
 from r2d2net.experiments.artefact import SCALES, Artefact, Scale, only
-from r2d2net.experiments.grid import Grid, run_on_this_machine
+from r2d2net.experiments.grid import Cell, Grid, run_on_this_machine
+from r2d2net.experiments.needed_data import require_data
 from r2d2net.experiments.pool import Ended, Started
 from r2d2net.experiments.ray_backend import ray_cluster, run_on_ray
+from r2d2net.experiments.recipe import described
 from r2d2net.experiments.watching import Watched, watch
-from r2d2net.files import write_json
+from r2d2net.files import make_folder, write_json
 
 Run = Callable[[Grid, int], Iterator[Started | Ended]]
 
@@ -31,8 +35,8 @@ class Request:
         name: The artefact.
         scale: smoke, machine or paper.
         replicates: Replicates of every cell; None for the scale's own number.
-        only: Words of which a cell's key must have one; all cells if there are none.
-        workers: Processes at a time; None for one a core.
+        only: Words of which a cell's key must have one; all cells if there are none. Each must match some cell.
+        workers: Processes at a time; None for one a core, or one a GPU where there are some and the artefact uses them.
         out: Folder for results.
         backend: Processes of this machine, or tasks of a Ray cluster.
         address: The cluster's address; None for a Ray of this machine that ends with the grid.
@@ -68,12 +72,32 @@ def reproduce(request: Request, console: Console, *, quiet: bool = False) -> tup
         if getattr(request, name) is not None:
             require_whole(name, getattr(request, name))
     whole = with_seed(artefact.grid(request.scale, request.out, request.replicates, request.variant), request.seed)
-    grid = only(whole, request.only)
-    with backend_of(request) as (workers, run):
+    grid = only(whole, words_of(whole, request.only))
+    unfinished = unfinished_cells(grid, request.out)
+    if request.address is None:  # the nodes of a cluster have their own data
+        require_data(artefact, unfinished)
+    with backend_of(request, artefact) as (workers, run):
+        make_folder(request.out, "--out")
         describe_grid(artefact, whole, request)
-        missing = len(grid.unfinished())
-        watched = Watched(len(grid.cells), workers, skipped=len(grid.cells) - missing)
+        watched = Watched(len(grid.cells), workers, skipped=len(grid.cells) - len(unfinished))
         return grid, watch(run(grid, workers), watched, console, quiet=quiet)
+
+
+def unfinished_cells(grid: Grid, out: Path) -> Sequence[Cell]:
+    """Cells without a result; makes no folder, but sees that one which is there can be used."""
+    if not out.is_dir():
+        return grid.cells
+    make_folder(out, "--out")
+    return grid.unfinished()
+
+
+def words_of(grid: Grid, given: Sequence[str]) -> list[str]:
+    """The words without blanks around them; those that match no cell are one clear error."""
+    words = [word.strip() for word in given if word.strip()]
+    odd = [word for word in words if not any(word in cell.key for cell in grid.cells)]
+    if odd:
+        raise ParameterError(f"only='{','.join(odd)}' matches no cell: use parts of keys, such as {grid.cells[-1].key}")
+    return words
 
 
 def with_seed(grid: Grid, seed: int) -> Grid:
@@ -90,15 +114,16 @@ def with_seed(grid: Grid, seed: int) -> Grid:
 
 
 @contextmanager
-def backend_of(request: Request) -> Iterator[tuple[int, Run]]:
-    """How many jobs at a time, and what runs them."""
+def backend_of(request: Request, artefact: Artefact) -> Iterator[tuple[int, Run]]:
+    """How many jobs at a time, and what runs them; a job that trains on a GPU has one to itself."""
     if request.backend == "ray":
-        with ray_cluster(request.address, request.workers) as workers:
-            yield workers, run_on_ray
+        with ray_cluster(request.address, request.workers, gpus=artefact.gpu) as cluster:
+            yield cluster.tasks, partial(run_on_ray, gpus=cluster.gpus)
         return
     if request.address is not None:
         raise ParameterError(f"address={request.address!r} is for the backend ray: add --backend ray or leave it out")
-    yield (os.cpu_count() or 1) if request.workers is None else request.workers, run_on_this_machine
+    usual = (artefact.gpu and torch.cuda.device_count()) or os.cpu_count() or 1
+    yield usual if request.workers is None else request.workers, run_on_this_machine
 
 
 def describe_grid(artefact: Artefact, grid: Grid, request: Request) -> None:
@@ -106,9 +131,21 @@ def describe_grid(artefact: Artefact, grid: Grid, request: Request) -> None:
     scale = request.scale
     grid.folder.mkdir(parents=True, exist_ok=True)
     cells = [{"key": cell.key, "settings": cell.settings} for cell in grid.cells]
-    about = {"artefact": artefact.name, "title": artefact.title, "scale": scale, "reduced": artefact.reduced(scale)}
+    asked = "" if request.replicates is None else f"replicates as asked for, {request.replicates}"
+    reduced = "; ".join(part for part in (artefact.reduced(scale), asked) if part)
+    about = {"artefact": artefact.name, "title": artefact.title, "scale": scale, "reduced": reduced}
     variant = {"variant": request.variant or artefact.variants[0]} if artefact.variants else {}
-    write_json(grid.folder / "grid.json", {**about, **variant, "cells": cells})
+    write_json(grid.folder / "grid.json", {**about, **variant, "rows": rows_of(grid), "cells": cells})
+
+
+def rows_of(grid: Grid) -> dict[str, Any]:
+    """Prior and algorithm of each row of the paper's tables; not of cells that give a prior of their own."""
+    recipes = {
+        cell.settings["row"]: cell.settings["recipe"]
+        for cell in grid.cells
+        if "recipe" in cell.settings and "a_pi" not in cell.settings
+    }
+    return {row: described(recipe, row) for row, recipe in recipes.items()}
 
 
 def listing() -> Sequence[tuple[str, str]]:

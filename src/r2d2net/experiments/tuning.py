@@ -133,6 +133,9 @@ def scaled(
         running = method.build(model, n=1, steps=steps)
         assert isinstance(running, Descent)
         changed["lr"] = running.largest_step * factor
+    own = getattr(method, "lr_rho", None)
     if rho_share is not None:
         changed["lr_rho"] = rho_share * changed["lr"]
+    elif own is not None:
+        changed["lr_rho"] = own * factor
     return dataclasses.replace(method, **changed)  # type: ignore[type-var]

@@ -1,13 +1,15 @@
 """Table "uci": error and log density on the UCI regressions, one hidden layer of 50 ReLU units, the published splits.
 
 Tables are those of the catalogue that are there, and any other folder or zip of the same layout that stands beside
-them: data.txt, index_features.txt, index_target.txt, index_train_K.txt and index_test_K.txt. A tenth of the training
-rows chooses step sizes and starts: two runs for every method, of which validation finds the better; for the adaptive
-prior these are its two forms, and ensembles have members instead.
+them: data.txt, index_features.txt, index_target.txt, index_train_K.txt and index_test_K.txt. A table with fewer splits
+than a scale has cells of these alone. A tenth of the training rows chooses step sizes and starts: two runs for every
+method, of which validation finds the better; for the adaptive prior these are its two forms, and ensembles have members
+instead.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -16,7 +18,9 @@ import torch
 
 from r2d2net import data, metrics, nets
 from r2d2net.data import Table
-from r2d2net.data.loading import data_root
+from r2d2net.data.formats.members import last_part, member_names
+from r2d2net.data.formats.tables import SPLITS
+from r2d2net.data.loading import VARIABLE
 from r2d2net.errors import DataError
 from r2d2net.experiments.artefact import Artefact, Scale
 from r2d2net.experiments.grid import Cell, Place, Settings
@@ -33,7 +37,7 @@ KNOWN = {
     "yacht": "yacht",
 }
 FOLDERS = ("uci_regression", "UCI_Datasets")
-ROWS = ("freq", "mcd", "de", "gauss-svi", "hs-svi", "r2d2-svgi", "adaptive-svgi")
+ROWS = ("freq", "mcd", "de", "gauss-svi", "gauss-svgi", "hs-svi", "hs-svgi", "r2d2-svgi", "adaptive-svgi")
 HIDDEN, BATCH, VALIDATION, DRAWS = 50, 64, 0.1, 100
 
 SIZES: dict[Scale, dict[str, Any]] = {
@@ -45,21 +49,33 @@ SIZES: dict[Scale, dict[str, Any]] = {
 
 def tables() -> dict[str, Path]:
     """Name -> folder or zip of every table that is there, in the order of their names."""
-    root = data_root(None)
+    root = os.environ.get(VARIABLE)
     found = {}
-    for folder in FOLDERS:
-        for path in sorted((root / folder).glob("*")):
+    for folder in [Path(root).expanduser() / name for name in FOLDERS] if root else []:
+        for path in sorted(folder.glob("*")):
             if path.suffix == ".zip" or (path / "data.txt").exists() or (path / "data" / "data.txt").exists():
                 found[KNOWN.get(path.stem, path.stem)] = path
     if not found:
-        raise DataError(f"{root} has no tables in {' or '.join(FOLDERS)}: see `r2d2net data list`")
+        raise DataError(
+            f"{root or f'{VARIABLE}, which is not set,'} has no tables in {' or '.join(FOLDERS)}: set {VARIABLE} to a "
+            f"folder that has some; `r2d2net data fetch {' '.join(KNOWN.values())}` downloads to it"
+        )
     return dict(sorted(found.items()))
 
 
+def splits_of(table: Path) -> int:
+    """How many splits a table has; one without index files has the published ones."""
+    names = {last_part(name) for name in member_names(table)}
+    if "index_train_0.txt" not in names:
+        return SPLITS
+    return sum(name.startswith("index_train_") and name.endswith(".txt") for name in names)
+
+
 def cells(scale: Scale, replicates: int | None = None) -> Sequence[Cell]:
-    """Every row on every table and split."""
+    """Every row on every table and on those of so many splits that it has."""
     size = SIZES[scale]
-    splits = size["splits"] if replicates is None else replicates
+    wanted = size["splits"] if replicates is None else replicates
+    there = {name: splits_of(path) for name, path in list(tables().items())[: size["most"]]}
     return [
         Cell(
             f"{row}-{name}-{split}",
@@ -73,8 +89,9 @@ def cells(scale: Scale, replicates: int | None = None) -> Sequence[Cell]:
                 "factors": size["factors"],
             },
         )
-        for split in range(splits)
-        for name in list(tables())[: size["most"]]
+        for split in range(wanted)
+        for name, splits in there.items()
+        if split < splits
         for row in ROWS
     ]
 
@@ -131,5 +148,4 @@ ARTEFACT = Artefact(
     cells=cells,
     compute=compute,
     reduced=reduced,
-    data=tuple(KNOWN.values()),
 )

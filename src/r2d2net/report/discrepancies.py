@@ -37,6 +37,11 @@ DISCREPANCIES = (
         ("simulation",),
     ),
     Discrepancy(
+        "The text does not say how wide the networks behind the table are: L hidden layers of 32, 64 and 128 softplus "
+        "units, and for scenario 3 a target network of two, 32 and 64. Ours are these.",
+        ("simulation", "prediction-bands", "weight-densities", "hyperparameters"),
+    ),
+    Discrepancy(
         "The text speaks of five sets of data, the table's caption of ten replicates. Neither says whether the "
         "figures' spread is known, and the table gives none, so our error alone decides what is within error.",
         ("simulation",),
@@ -121,10 +126,7 @@ DISCREPANCIES = (
         "arguments of the gamma divergence (it gives -282 where the truth is 4.758), signs in the divergences of "
         "omega and psi, and the definition of the divergence itself. Ours were checked by quadrature with 30 "
         "digits.",
-        (
-            "learning-curves",
-            "complexity",
-        ),
+        FITTED,
     ),
 )
 

@@ -11,6 +11,7 @@ from urllib.parse import quote
 from r2d2net.errors import DataError
 from r2d2net.files import write_text
 from r2d2net.report.comparison import MARKS
+from r2d2net.report.discrepancies import DISCREPANCIES
 from r2d2net.report.document import Document, Section, Text, to_html, to_markdown
 from r2d2net.report.markdown_text import escaped, pipe_table
 from r2d2net.report.reproduction import write_report
@@ -52,7 +53,11 @@ def write_reports(folders: Sequence[Path], out: Path | None = None) -> list[Path
 
 def index(read: Sequence[tuple[Path, Found]], here: Path) -> tuple[Document, Document]:
     """The page with links to HTML, and that with links to Markdown."""
-    tables = [Section("Where R2D2-SVGI stands", [Text(_standing([found for _, found in read]))])]
+    known = "\n".join(f"- {one.text}" for one in DISCREPANCIES)
+    tables = [
+        Section("Where R2D2-SVGI stands", [Text(_standing([found for _, found in read]))]),
+        Section("Known discrepancies of the paper", [Text(known)]),
+    ]
     pages = [
         Document("Results beside the paper's", [Section("", [Text(_list(read, here, name))]), *tables])
         for name in ("report.html", "report.md")

@@ -11,6 +11,7 @@ Reads result files only.
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from r2d2net.errors import DataError
 from r2d2net.files import write_json, write_text
@@ -36,6 +37,7 @@ from r2d2net.report.pages.simulation import references
 from r2d2net.report.results import Found, read_folder
 from r2d2net.report.tables import Compare, compared
 
+OWN = ("regimes", "uci")  # tables that the paper does not have
 MOST_KEYS = 30  # cells without a result that are named one by one
 LEGEND = (
     "Ours: mean ± standard error over replicates; the paper's figure in brackets, or below it. *better* and *worse*: "
@@ -49,7 +51,8 @@ def document(found: Found) -> Document:
     """The whole report."""
     about = found.about
     variant = f", variant `{escaped(found.variant)}`" if found.variant else ""
-    less = f"Less than in the paper: {escaped(about['reduced'])}." if about["reduced"] else "The paper's settings."
+    full = "at full scale" if found.name in OWN else "in the paper"
+    less = f"Less than {full}: {escaped(about['reduced'])}." if about["reduced"] else "The full settings."
     opening = [Text(f"Scale `{escaped(about['scale'])}`{variant}. {less}\n")]
     if found.missing:
         opening.append(Text(f"**{len(found.missing)} of {len(about['cells'])} cells have no result**: see below.\n"))
@@ -58,6 +61,8 @@ def document(found: Found) -> Document:
     sections += [_table(found, one, first=one is tables[0]) for one in tables]
     if tried := chosen.as_markdown(found):
         sections.append(Section("Settings chosen on validation data", [Text(tried)]))
+    if rows := found.about.get("rows"):
+        sections.append(Section("What the rows are", [Text(_rows(rows))]))
     if found.missing:
         sections.append(Section("Missing cells", [Text(_missing(found))]))
     if known := concerning(found.name):
@@ -93,6 +98,15 @@ def _table(found: Found, table: Compare, *, first: bool) -> Section:
             picture = dot_plot(shown, table.title.split(":")[0], lines)
             blocks.append(drawing(f"{which}: {table.title}", picture, f"{table.metric} {which}"))
     return Section(table.title, blocks)
+
+
+def _rows(rows: dict[str, Any]) -> str:
+    lines = [[row, one["prior"], one["algorithm"]["type"]] for row, one in rows.items()]
+    return (
+        "Only what stands under *Settings chosen on validation data* was tuned. All else, priors' hyperparameters and "
+        "settings of the algorithms, is the library's default or, at the paper's scale, what the paper has; "
+        "`grid.json` lists all of it.\n\n" + pipe_table(["row", "prior", "algorithm"], lines)
+    )
 
 
 def _missing(found: Found) -> str:
