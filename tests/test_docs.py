@@ -180,8 +180,19 @@ def test_what_is_said_of_the_simulation_is_what_its_files_say() -> None:
     assert "It is in **10 of 11** such cells" in report
     assert "in 10 of the 11 cells where that is above the noise" in text
     mean = {(one.setting, one.row): one.mean for one in entries}
-    ratios = [mean[f"S{s} L={n}", "hs-svi"] / mean[f"S{s} L={n}", "hs-svgi"] - 1 for s in (1, 2) for n in (1, 2, 3)]
-    assert f"its error is {min(ratios):.0%} to {max(ratios):.0%} larger" in text
+    cells = [f"S{scenario} L={layers}" for scenario in (1, 2) for layers in (1, 2, 3)]
+    for prior, words in {
+        "gauss": "Gaussian prior's error is {} to {} larger",
+        "sas": "spike-and-slab's {} to {}",
+        "hs": "the horseshoe's {} to {}",
+    }.items():
+        ratios = [mean[cell, f"{prior}-svi"] / mean[cell, f"{prior}-svgi"] - 1 for cell in cells]
+        assert words.format(f"{min(ratios):.0%}", f"{max(ratios):.0%}") in text
+    by_svgi = [[mean[cell, f"{prior}-svgi"] for prior in ("gauss", "sas", "hs", "r2d2")] for cell in cells]
+    widest = max(max(errors) / min(errors) - 1 for errors in by_svgi)
+    assert f"all four priors are within {widest:.1%} of each other" in text
+    wide = [f"{mean['S3 L=0', f'{prior}-svgi']:.2f}" for prior in ("r2d2", "hs", "gauss", "sas")]
+    assert "R2D2 {} and the horseshoe {} by SVGI, Gaussian {} and spike-and-slab {}".format(*wide) in text
 
 
 def test_what_is_said_of_images_is_what_its_files_say() -> None:
