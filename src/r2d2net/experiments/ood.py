@@ -148,8 +148,8 @@ def reduced(inside: str, scale: Scale) -> str:
     if size["train"] is not None:
         fewer = f"{size['train']:,} training images, {size['test']:,} test images of each set, "
     return (
-        f"{fewer}{size['epochs']} epochs of the paper's 100, {size['draws']} draws of 100, "
-        f"replicates: {REPLICATES[scale]}; {our_training(size)}{SEEN.get(inside, '')}"
+        f"{fewer}{size['epochs']} epochs of the paper's 100, {size['draws']} draws of 100, batches of "
+        f"{size['batch_size']}, no augmentation, replicates: {REPLICATES[scale]}; {our_training(size)}{SEEN.get(inside, '')}"
     )
 
 
