@@ -149,7 +149,8 @@ def reduced(inside: str, scale: Scale) -> str:
         fewer = f"{size['train']:,} training images, {size['test']:,} test images of each set, "
     return (
         f"{fewer}{size['epochs']} epochs of the paper's 100, {size['draws']} draws of 100, batches of "
-        f"{size['batch_size']}, no augmentation, replicates: {REPLICATES[scale]}; {our_training(size)}{SEEN.get(inside, '')}"
+        f"{size['batch_size']}, no augmentation, replicates: {REPLICATES[scale]}; "
+        f"{our_training(size)}{SEEN.get(inside, '')}"
     )
 
 
