@@ -165,6 +165,8 @@ def test_a_regime_has_exact_monte_carlo_beside_the_variational_modes(tmp_path: P
     found = regimes.compute(settings, Place(tmp_path, tmp_path))
     assert found["reference"]["oracle"] < found["mse"] < 4  # 450 rows for 200 coefficients: the ridge has about 1.7
     assert found["relevance_auroc"] > 0.9
+    assert found["rhat"] > 0.9
+    assert 1 < found["ess"] < 100
 
 
 @pytest.mark.skipif(not os.environ.get("R2D2NET_DATA"), reason="R2D2NET_DATA is not set: no real data here")

@@ -107,6 +107,9 @@ def test_sweeps_share_their_base():
     for one in whole.results:
         one["result"]["mse"] = 8.0 if one["key"].startswith("b=") else 2.0
     assert "matter more than a_pi and b. Not so here" in hyperparameters.text(whole)
+    for one in whole.results:
+        one["result"]["mse"] = 2.1 if one["key"].startswith("b=") else 2.0
+    assert "matter more than a_pi and b. Here none matters much" in hyperparameters.text(whole)
 
 
 def test_epochs_that_r2d2_leads_are_counted():

@@ -21,6 +21,7 @@ from torch import Tensor, nn
 
 from r2d2net import inference, metrics, nets, priors
 from r2d2net.data import Simulated
+from r2d2net.diagnostics import of_predictions
 from r2d2net.experiments.artefact import Artefact, Scale
 from r2d2net.experiments.grid import Cell, Place, Settings
 from r2d2net.experiments.tuning import tuned_fit
@@ -42,9 +43,10 @@ MODES = ("svgi", "cavi", "exact")
 INPUTS, RELEVANT, ROWS, NOISE = 200, 10, 500, 1.0
 TEACHER_INPUTS, TEACHER_RELEVANT, TEACHER_UNITS, TEACHER_ROWS, TEACHER_NOISE = 50, 5, 10, 1_000, 0.3
 TEST, VALIDATION, DRAWS, HIDDEN, BATCH = 2_000, 0.1, 100, 50, 100
+REFERENCE = 200  # test inputs at which convergence is judged
 
 SIZES: dict[Scale, dict[str, Any]] = {
-    "smoke": {"replicates": 1, "epochs": 5, "transitions": 6, "depth": 3, "factors": [1.0]},
+    "smoke": {"replicates": 1, "epochs": 5, "transitions": 8, "depth": 3, "factors": [1.0]},
     "machine": {"replicates": 10, "epochs": 400, "transitions": 300, "depth": 7, "factors": [1.0, 0.3]},
     "paper": {"replicates": 20, "epochs": 2_000, "transitions": 4_000, "depth": 10, "factors": [1.0, 0.3, 3.0]},
 }
@@ -105,6 +107,9 @@ def compute(settings: Settings, place: Place) -> dict[str, Any]:
         "tried": tuned.tried,
         "reference": {"oracle": metrics.mse(y_test, made.mean[rows:])},
     }
+    if exact:
+        converged = of_predictions(tuned.posterior, x_test[:REFERENCE])
+        found |= {"rhat": converged.worst_rhat, "ess": converged.least_ess}
     if regime in LINEAR and not bool(made.relevant.all()):
         found["relevance_auroc"] = metrics.auroc(made.relevant, tuned.posterior.mean()[:inputs].abs())
     return found

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 NAMES = {"a_pi": "a_pi", "b": "b", "rho_0": "rho_0; deviations start at softplus(rho_0) of He's"}
 LINES = {"1": (BLUE, "o", "-"), "2": (RED, "s", "--"), "3": (GREEN, "^", "-.")}
 MARKS = (1, 1.02, 1.05, 1.1, 1.2, 1.5, 2, 3, 5, 10, 20, 50, 100, 200, 300, 400, 500, 700, 1000)  # of the ratio
+LITTLE = 1.1  # a ratio of errors that two runs of the same settings may have
 Sweep = dict[float, list[float]]  # value -> MSE relative to the true function's, over replicates
 
 
@@ -35,6 +36,8 @@ def text(found: Found) -> str:
     at = ", ".join(f"{name} = {value:g}" for name, value in base.items())
     most = max(widest, key=widest.__getitem__)
     said = "So it is here" if most == "rho_0" else "Not so here"
+    if widest[most] < LITTLE:
+        said = "Here none matters much"
     return (
         "## How far the error moves\n\nR2D2 MLP with three hidden layers, test MSE over that of the true function on "
         f"the same rows (1 is the least that can be had); one hyperparameter at a time, the others at {at}. Step sizes "
