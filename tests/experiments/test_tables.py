@@ -22,6 +22,7 @@ from r2d2net.experiments.recipe import PAPER_AUGMENT, choice_by, method_by, prio
 from r2d2net.experiments.reproducing import Request, backend_of, rows_of
 from r2d2net.experiments.rows import ROWS
 from r2d2net.inference import SVGI
+from r2d2net.model import BayesianModel
 from r2d2net.priors import R2D2
 
 
@@ -107,6 +108,20 @@ def test_a_row_of_the_simulation_is_judged_by_its_oracle(tmp_path: Path) -> None
     assert row["inference_error"] > 0
     assert row["function_distance"] > 0
     assert row["reference"]["oracle"] < row["reference"]["least_squares"]
+
+
+def test_an_oracle_has_the_prior_of_its_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    priors: list[Any] = []
+
+    def model(net: torch.nn.Module, prior: Any) -> BayesianModel:
+        priors.append(prior)
+        return BayesianModel(net, prior)
+
+    monkeypatch.setattr(simulation, "BayesianModel", model)
+    cell = next(cell for cell in simulation.cells("smoke") if cell.key == "oracle-r2d2-s2-l1-0")
+    short = {"rows": 300, "epochs": 2, "recipe": "paper", "oracle": {"epochs": 2, "transitions": 8, "depth": 2}}
+    simulation.compute({**cell.settings, **short}, Place(tmp_path / "run", tmp_path))
+    assert [prior.a_pi for prior in priors] == [0.6, 0.6, 0.6]
 
 
 def test_any_folder_of_the_uci_layout_is_a_table(tables: Path, tmp_path: Path) -> None:
@@ -212,6 +227,8 @@ def test_a_grid_says_what_its_rows_are(tmp_path: Path) -> None:
     assert rows["r2d2-svgi"]["prior"].startswith("R2D2(a_pi=0.6, b=0.5")
     assert rows["r2d2-svgi"]["algorithm"]["arguments"]["temperature"] == 1e-3
     assert rows["freq"]["prior"] == "weight decay 0.0005"
+    ensembles = rows_of(ARTEFACTS["ood-mnist"].grid("machine", tmp_path))["de"]
+    assert ensembles["algorithm"]["arguments"]["members"] == 3
     assert rows_of(ARTEFACTS["hyperparameters"].grid("machine", tmp_path)) == {}
 
 

@@ -50,11 +50,11 @@ def prior_by(recipe: Recipe, row: str, n: int) -> AnyPrior:
     return prior_of(row)
 
 
-def described(recipe: Recipe, row: str) -> dict[str, Any]:
+def described(recipe: Recipe, row: str, **settings: Any) -> dict[str, Any]:
     """What a row is, with all its settings, for the description of a grid; validation rows change step sizes."""
     decayed = recipe == "paper" and ROWS[row].prior in WITHOUT_PRIOR
     prior = f"weight decay {DECAY:g}" if decayed else repr(prior_by(recipe, row, n=1))
-    return {"prior": prior, "algorithm": describe(method_by(recipe, row))}
+    return {"prior": prior, "algorithm": describe(method_by(recipe, row, **settings))}
 
 
 def choice_by(recipe: Recipe, method: Method, epochs: int) -> dict[str, Any]:

@@ -115,7 +115,7 @@ def with_seed(grid: Grid, seed: int) -> Grid:
 
 @contextmanager
 def backend_of(request: Request, artefact: Artefact) -> Iterator[tuple[int, Run]]:
-    """How many jobs at a time, and what runs them; a job that trains on a GPU has one to itself."""
+    """How many jobs at a time, and what runs them; by default as many as there are GPUs, where it uses them."""
     if request.backend == "ray":
         with ray_cluster(request.address, request.workers, gpus=artefact.gpu) as cluster:
             yield cluster.tasks, partial(run_on_ray, gpus=cluster.gpus)
@@ -131,21 +131,20 @@ def describe_grid(artefact: Artefact, grid: Grid, request: Request) -> None:
     scale = request.scale
     grid.folder.mkdir(parents=True, exist_ok=True)
     cells = [{"key": cell.key, "settings": cell.settings} for cell in grid.cells]
-    asked = "" if request.replicates is None else f"replicates as asked for, {request.replicates}"
-    reduced = "; ".join(part for part in (artefact.reduced(scale), asked) if part)
-    about = {"artefact": artefact.name, "title": artefact.title, "scale": scale, "reduced": reduced}
+    about = {"artefact": artefact.name, "title": artefact.title, "scale": scale, "reduced": artefact.reduced(scale)}
+    asked = {} if request.replicates is None else {"replicates": request.replicates}
     variant = {"variant": request.variant or artefact.variants[0]} if artefact.variants else {}
-    write_json(grid.folder / "grid.json", {**about, **variant, "rows": rows_of(grid), "cells": cells})
+    write_json(grid.folder / "grid.json", {**about, **asked, **variant, "rows": rows_of(grid), "cells": cells})
 
 
 def rows_of(grid: Grid) -> dict[str, Any]:
     """Prior and algorithm of each row of the paper's tables; not of cells that give a prior of their own."""
-    recipes = {
-        cell.settings["row"]: cell.settings["recipe"]
+    rows = {
+        cell.settings["row"]: cell.settings
         for cell in grid.cells
         if "recipe" in cell.settings and "a_pi" not in cell.settings
     }
-    return {row: described(recipe, row) for row, recipe in recipes.items()}
+    return {row: described(one["recipe"], row, **one.get("method", {})) for row, one in rows.items()}
 
 
 def listing() -> Sequence[tuple[str, str]]:

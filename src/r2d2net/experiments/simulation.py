@@ -23,8 +23,9 @@ from r2d2net.diagnostics import of_predictions
 from r2d2net.experiments.artefact import Artefact, Scale
 from r2d2net.experiments.fitted_rows import our_training
 from r2d2net.experiments.grid import Cell, Place, Settings
+from r2d2net.experiments.recipe import prior_by
 from r2d2net.experiments.regressions import fitted_mlp, simulated_rows
-from r2d2net.experiments.rows import ROWS, prior_of
+from r2d2net.experiments.rows import ROWS
 from r2d2net.inference import HMC, SVGI
 from r2d2net.model import BayesianModel
 from r2d2net.posterior import Posterior
@@ -122,7 +123,8 @@ def compute(settings: Settings, place: Place) -> dict[str, Any]:
     x_test, y_test = rows.test_x, rows.test_y
     oracle = place.shared / (_oracle_key(settings) + ".safetensors")
     if settings["kind"] == "oracle":
-        model = BayesianModel(nets.paper_mlp(x.shape[1], settings["layers"]), prior_of(settings["row"]))
+        prior = prior_by(settings["recipe"], settings["row"], len(y))
+        model = BayesianModel(nets.paper_mlp(x.shape[1], settings["layers"]), prior)
         chains = [_chain(settings, model, (x, y), number, place.run) for number in range(CHAINS)]
         drawn = torch.cat([one.predict(x_test[:REFERENCE], DRAWS // CHAINS).samples for one in chains])
         mean = torch.stack([one.mean() for one in chains]).mean(0)
@@ -174,7 +176,7 @@ def _chain(
     net = nets.paper_mlp(data[0].shape[1], settings["layers"])
     net.load_state_dict(near.state_dict())
     sampler = HMC(chains=1, start="net", max_tree_depth=wanted["depth"])
-    there = BayesianModel(net, prior_of(settings["row"]))
+    there = BayesianModel(net, prior_by(settings["recipe"], settings["row"], len(data[1])))
     return fit(there, data, sampler, epochs=wanted["transitions"], resume=place / f"chain-{number}", **options)
 
 

@@ -125,7 +125,7 @@ def scaled(
         model: The model.
         steps: Steps of the run.
         factor: The multiple.
-        rho_share: Step size of rho as a share of that; by default the algorithm's own.
+        rho_share: Step size of rho as a share of that; by default what the algorithm has, times the factor.
         temperature: Weight of the KL, by default the algorithm's own.
     """
     changed: dict[str, float] = {} if temperature is None else {"temperature": temperature}

@@ -37,8 +37,8 @@ DISCREPANCIES = (
         ("simulation",),
     ),
     Discrepancy(
-        "The text does not say how wide the networks behind the table are: L hidden layers of 32, 64 and 128 softplus "
-        "units, and for scenario 3 a target network of two, 32 and 64. Ours are these.",
+        "The text does not give the widths of the networks behind the table. They are the first L of 32, 64 and 128 "
+        "softplus units; scenario 3's target network has two hidden layers, 32 and 64. Ours are the same.",
         ("simulation", "prediction-bands", "weight-densities", "hyperparameters"),
     ),
     Discrepancy(

@@ -53,7 +53,10 @@ def document(found: Found) -> Document:
     variant = f", variant `{escaped(found.variant)}`" if found.variant else ""
     full = "at full scale" if found.name in OWN else "in the paper"
     less = f"Less than {full}: {escaped(about['reduced'])}." if about["reduced"] else "The full settings."
-    opening = [Text(f"Scale `{escaped(about['scale'])}`{variant}. {less}\n")]
+    asked = (
+        f" `--replicates {about['replicates']}` was given in place of the scale's own." if "replicates" in about else ""
+    )
+    opening = [Text(f"Scale `{escaped(about['scale'])}`{variant}. {less}{asked}\n")]
     if found.missing:
         opening.append(Text(f"**{len(found.missing)} of {len(about['cells'])} cells have no result**: see below.\n"))
     sections = [Section("", opening), *_page(found)]
