@@ -72,13 +72,15 @@ def cells_of_rows(
     ]
 
 
-def only(grid: Grid, words: Sequence[str]) -> Grid:
+def only(grid: Grid, given: Sequence[str]) -> Grid:
     """The cells whose key has one of these words in it, and those that they need; all cells if there are no words."""
+    words = [word.strip() for word in given if word.strip()]
     if not words:
         return grid
+    odd = [word for word in words if not any(word in cell.key for cell in grid.cells)]
+    if odd:
+        raise ParameterError(f"only='{','.join(odd)}' matches no cell: use parts of keys, such as {grid.cells[-1].key}")
     wanted = {cell.key for cell in grid.cells if any(word in cell.key for word in words)}
-    if not wanted:
-        raise ParameterError(f"only={','.join(words)} matches no cell: a key is like {grid.cells[-1].key}")
     for cell in sorted(grid.cells, key=lambda cell: -cell.stage):
         if cell.key in wanted:
             wanted.update(cell.needs)

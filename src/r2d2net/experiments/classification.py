@@ -16,6 +16,7 @@ from r2d2net.experiments.artefact import Artefact, Scale
 from r2d2net.experiments.fitted_rows import our_training
 from r2d2net.experiments.grid import Cell, Place, Settings
 from r2d2net.experiments.images import first, fitted_row, ours, papers, set_of, short_run, training_images
+from r2d2net.experiments.rows import OURS
 
 SETS = {"CIFAR-10": "cifar10", "CIFAR-100": "cifar100", "TinyImageNet": "tiny-imagenet"}
 NETS = {"LeNet": "lenet", "AlexNet": "alexnet", "ResNet50": "resnet50", "ResNet101": "resnet101"}
@@ -55,7 +56,6 @@ ARCHITECTURE_ROWS = (
 )
 ALEXNET_ROWS = (*ARCHITECTURE_ROWS[:-1], "r2d2-sgmcmc", "r2d2-svgi")
 
-OUR_ROWS = ("gauss-svgi", "hs-svgi", "sas-svgi")  # in no table of the paper
 MEMBERS: dict[Scale, int] = {"smoke": 2, "machine": 3, "paper": 5}
 
 
@@ -164,7 +164,7 @@ def reduced(sizes: dict[Scale, Size], scale: Scale) -> str:
         f"{name}: {_count(one['train'])} training and {_count(one['test'])} test images, batches of {one['batch_size']}"
         for name, one in ((name, {**common, **decided}) for name, decided in size.settings.items())
     )
-    left_out = sum(row not in size.rows and row not in OUR_ROWS for row in full.rows)
+    left_out = sum(row not in size.rows and row not in OURS for row in full.rows)
     return (
         f"{images}; {common['epochs']} epochs of {full.common['epochs']:,}, "
         f"{common['draws']} draws of {full.common['draws']}, no augmentation, "

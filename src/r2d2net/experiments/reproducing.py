@@ -72,7 +72,7 @@ def reproduce(request: Request, console: Console, *, quiet: bool = False) -> tup
         if getattr(request, name) is not None:
             require_whole(name, getattr(request, name))
     whole = with_seed(artefact.grid(request.scale, request.out, request.replicates, request.variant), request.seed)
-    grid = only(whole, words_of(whole, request.only))
+    grid = only(whole, request.only)
     unfinished = unfinished_cells(grid, request.out)
     if request.address is None:  # the nodes of a cluster have their own data
         require_data(artefact, unfinished)
@@ -89,15 +89,6 @@ def unfinished_cells(grid: Grid, out: Path) -> Sequence[Cell]:
         return grid.cells
     make_folder(out, "--out")
     return grid.unfinished()
-
-
-def words_of(grid: Grid, given: Sequence[str]) -> list[str]:
-    """The words without blanks around them; those that match no cell are one clear error."""
-    words = [word.strip() for word in given if word.strip()]
-    odd = [word for word in words if not any(word in cell.key for cell in grid.cells)]
-    if odd:
-        raise ParameterError(f"only='{','.join(odd)}' matches no cell: use parts of keys, such as {grid.cells[-1].key}")
-    return words
 
 
 def with_seed(grid: Grid, seed: int) -> Grid:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 NAMES = {"a_pi": "a_pi", "b": "b", "rho_0": "rho_0; deviations start at softplus(rho_0) of He's"}
 LINES = {"1": (BLUE, "o", "-"), "2": (RED, "s", "--"), "3": (GREEN, "^", "-.")}
 MARKS = (1, 1.02, 1.05, 1.1, 1.2, 1.5, 2, 3, 5, 10, 20, 50, 100, 200, 300, 400, 500, 700, 1000)  # of the ratio
-LITTLE = 1.1  # a ratio of errors that two runs of the same settings may have
+LITTLE = 1.1  # ratio of the largest error to the least below which a hyperparameter is not said to matter
 Sweep = dict[float, list[float]]  # value -> MSE relative to the true function's, over replicates
 
 
