@@ -53,8 +53,6 @@ ROWS = {
 
 # in no table of the paper
 OURS = {row.name for row in ROWS.values() if row.algorithm == "SVGI" and row.prior != "R2D2"}
-    row.name for row in ROWS.values() if row.algorithm == "SVGI" and row.prior != "R2D2"
-}  # in no table of the paper
 
 PRIORS: dict[str, AnyPrior] = {
     "HS": priors.Horseshoe(),
