@@ -21,7 +21,7 @@ import torch
 from torch import Tensor, nn
 
 import r2d2net as rn
-from r2d2net.experiments.complexity import plain_training
+from r2d2net.paper.experiments.complexity import plain_training
 from step_cost import NETS, batch
 
 OURS: dict[str, Callable[..., Any]] = {"R2D2 by SVGI": rn.inference.SVGI, "R2D2 by CAVI": rn.inference.CAVI}

@@ -1,7 +1,7 @@
 """Fits of fixed seeds, each as a digest of its predictions: refactoring must not change a bit of them.
 
     python benchmarks/pinned_runs.py --out before.json      # at one commit
-    python benchmarks/pinned_runs.py --against before.json  # at another, on the same machine; exit code 1 if any differs
+    python benchmarks/pinned_runs.py --against before.json  # at another, same machine; exit code 1 if any differs
 
 Digests are not committed: the last bit of a product depends on the processor and on torch's version.
 """

@@ -19,8 +19,8 @@ import torch
 from torch import Tensor, nn
 
 import r2d2net as rn
-from r2d2net.experiments.regimes import regression
 from r2d2net.files import write_json
+from r2d2net.paper.experiments.regimes import regression
 from r2d2net.provenance import provenance
 
 R2D2, SVGI, CAVI = rn.priors.R2D2, rn.inference.SVGI, rn.inference.CAVI
@@ -59,7 +59,7 @@ def _with_ones(x: Tensor) -> Tensor:
     return torch.cat([x, torch.ones(len(x), 1)], dim=1)
 
 
-# --- linear regimes (`r2d2net.experiments.regimes`): 200 inputs, 500 training rows, noise 1
+# --- linear regimes (`r2d2net.paper.experiments.regimes`): 200 inputs, 500 training rows, noise 1
 
 
 class Contestant(NamedTuple):

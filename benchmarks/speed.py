@@ -41,8 +41,8 @@ from torch import Tensor, nn
 import r2d2net as rn
 from memory import OURS, Peak, peak, start
 from peers import PEERS
-from r2d2net.experiments.complexity import plain_training
 from r2d2net.files import write_json
+from r2d2net.paper.experiments.complexity import plain_training
 from r2d2net.posterior import Posterior
 from r2d2net.provenance import provenance
 from r2d2net.report.markdown_text import pipe_table

@@ -29,9 +29,9 @@ from torch import Tensor, nn
 import r2d2net as rn
 from peers import PEERS
 from r2d2net.errors import ParameterError
-from r2d2net.experiments.complexity import plain_training
 from r2d2net.files import write_json
 from r2d2net.inference import ALGORITHMS
+from r2d2net.paper.experiments.complexity import plain_training
 from r2d2net.provenance import provenance
 
 ROWS, N, EPOCHS = 128, 60_000, 20

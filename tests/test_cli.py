@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from r2d2net.cli import in_options
-from r2d2net.experiments import ARTEFACTS
-from r2d2net.experiments.reproducing import with_seed
+from r2d2net.paper.experiments import ARTEFACTS
+from r2d2net.paper.experiments.reproducing import with_seed
 from table_runs import command
 
 QUICK = """
@@ -139,10 +139,10 @@ def test_what_is_no_wrong_argument_ends_with_1(tmp_path: Path, monkeypatch: pyte
     def stop(*arguments: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("r2d2net.report.prior_comparison.save_comparison", full)
+    monkeypatch.setattr("r2d2net.paper.report.prior_comparison.save_comparison", full)
     done = command("priors", "--out", tmp_path, "--quiet")
     assert (done.code, done.error) == (1, "error: [Errno 28] No space left on device\n")
-    monkeypatch.setattr("r2d2net.report.prior_comparison.save_comparison", stop)
+    monkeypatch.setattr("r2d2net.paper.report.prior_comparison.save_comparison", stop)
     done = command("priors", "--out", tmp_path, "--quiet")
     assert (done.code, done.error) == (1, "error: interrupted\n")
 

@@ -17,12 +17,12 @@ from typer.main import get_command
 
 import r2d2net
 from r2d2net.cli import app
-from r2d2net.estimators.choices import PRIORS
+from r2d2net.estimators.named_settings import PRIORS
 from r2d2net.inference import ALGORITHMS
+from r2d2net.paper.report.results import read_folder
+from r2d2net.paper.report.standing import standings
+from r2d2net.paper.report.table_layouts import compared
 from r2d2net.report.drawing import name_of
-from r2d2net.report.results import read_folder
-from r2d2net.report.standing import standings
-from r2d2net.report.tables import compared
 from r2d2net.shrinkage.relevance import LEVEL
 from r2d2net.tables import novelty
 

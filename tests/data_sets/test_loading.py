@@ -14,7 +14,7 @@ from r2d2net.data import ImageSet, Table, load, read_uci
 from r2d2net.data import loading as loading_module
 from r2d2net.data.cache import cached
 from r2d2net.data.catalogue import CATALOGUE
-from r2d2net.data.formats.tables import published_splits
+from r2d2net.data.formats.uci_table import published_splits
 from r2d2net.errors import DataError, ParameterError
 
 

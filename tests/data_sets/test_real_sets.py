@@ -7,7 +7,7 @@ import torch
 
 from r2d2net.data import Preprocess, load
 from r2d2net.data.catalogue import CATALOGUE
-from r2d2net.data.formats.tables import published_splits
+from r2d2net.data.formats.uci_table import published_splits
 from r2d2net.data.verifying import verify
 
 MNIST = [5923, 6742, 5958, 6131, 5842, 5421, 5918, 6265, 5851, 5949]

@@ -8,7 +8,7 @@ import torch
 
 import r2d2net as rn
 from r2d2net.errors import ParameterError
-from r2d2net.priors import pieces
+from r2d2net.priors import cache_blocks as pieces
 
 pytestmark = [
     pytest.mark.skipif(not shutil.which("g++"), reason="torch.compile needs a compiler"),

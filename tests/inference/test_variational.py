@@ -8,7 +8,7 @@ from torch import nn
 
 import r2d2net as rn
 from r2d2net.inference import variational
-from r2d2net.priors import pieces
+from r2d2net.priors import cache_blocks as pieces
 
 STEPS = 500
 

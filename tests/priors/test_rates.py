@@ -4,8 +4,7 @@ import json
 
 import pytest
 
-from r2d2net.priors import R2D2, Gaussian, Horseshoe, HorseshoePlus
-from r2d2net.priors.rates import (
+from r2d2net.paper.prior_rates import (
     Rate,
     RateRow,
     curve,
@@ -16,6 +15,7 @@ from r2d2net.priors.rates import (
     rate_row,
     rate_table,
 )
+from r2d2net.priors import R2D2, Gaussian, Horseshoe, HorseshoePlus
 
 
 def test_every_exponent_is_measured() -> None:

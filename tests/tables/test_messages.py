@@ -12,13 +12,13 @@ import pytest
 from rich.console import Console
 
 from r2d2net.errors import DivergenceError
-from r2d2net.estimators.choices import PRIORS
+from r2d2net.estimators.named_settings import PRIORS
 from r2d2net.inference import ALGORITHMS
 from r2d2net.run.train import ADVICE
-from r2d2net.tables.checking import require_suitable
 from r2d2net.tables.settings import Settings
 from r2d2net.tables.task import Task
 from r2d2net.tables.training_table import read_training_table
+from r2d2net.tables.validation import require_suitable
 from table_runs import command, make_table
 
 QUICK = ["--hidden", "0", "--epochs", "1", "--draws", "5"]

@@ -5,7 +5,7 @@ import gzip
 import pytest
 
 from r2d2net.errors import DataError
-from r2d2net.tables.reading import LINES, encoding_note, read_table, separator_of
+from r2d2net.tables.file_reader import LINES, encoding_note, read_table, separator_of
 
 
 @pytest.mark.parametrize(
@@ -42,7 +42,7 @@ def test_packed_files_and_other_encodings(tmp_path):
 
 
 def test_windows_text_is_read_as_such_and_it_is_said(tmp_path, monkeypatch):
-    monkeypatch.setattr("r2d2net.tables.reading.PIECE", 3)  # letters lie across the pieces
+    monkeypatch.setattr("r2d2net.tables.file_reader.PIECE", 3)  # letters lie across the pieces
     path = tmp_path / "t.csv"
     text = "größe;preis\n1,5;12 €\n2,5;13 €\n"
     for encoding in ("cp1252", "utf-8", "utf-8-sig", "utf-16"):

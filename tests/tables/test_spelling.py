@@ -8,7 +8,7 @@ import pytest
 
 from r2d2net.tables.conventions import UNKNOWN, date_form, find_convention, number_form
 from r2d2net.tables.learning import learn_columns
-from r2d2net.tables.spelling import written_days, written_numbers
+from r2d2net.tables.number_formats import written_days, written_numbers
 
 
 def texts(*cells):

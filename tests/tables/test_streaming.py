@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from r2d2net.errors import DataError
-from r2d2net.tables.reading import read_blocks, read_table
+from r2d2net.tables.file_reader import read_blocks, read_table
 
 CHILD = """
 import resource, sys
@@ -107,6 +107,6 @@ def test_parquet_without_pyarrow_is_one_line(tmp_path, monkeypatch):
     path.write_bytes(b"PAR1 and nonsense")
     with pytest.raises(DataError, match="cannot be read as Parquet"):
         read_table(path)
-    monkeypatch.setattr("r2d2net.tables.reading.find_spec", lambda name: None)
+    monkeypatch.setattr("r2d2net.tables.file_reader.find_spec", lambda name: None)
     with pytest.raises(DataError, match=r"Parquet needs pyarrow: pip install 'r2d2net\[parquet\]', or use CSV"):
         read_table(path)

@@ -13,8 +13,8 @@ import pandas as pd
 import pytest
 
 from r2d2net.tables.cells import codes
+from r2d2net.tables.file_reader import read_table
 from r2d2net.tables.learning import learn_columns
-from r2d2net.tables.reading import read_table
 from r2d2net.tables.writing import copied, writing
 from table_runs import command
 

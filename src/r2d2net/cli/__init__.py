@@ -82,8 +82,8 @@ def priors(
 
     For example `r2d2net priors --out priors --format svg`.
     """
-    from r2d2net.priors.rates import rate_table
-    from r2d2net.report.prior_comparison import rates_as_table, save_comparison
+    from r2d2net.paper.prior_rates import rate_table
+    from r2d2net.paper.report.prior_comparison import rates_as_table, save_comparison
 
     make_folder(out, "--out")
     rows = rate_table()
@@ -104,7 +104,7 @@ def demo(
     For example `r2d2net demo --out demo --seed 1`.
     """
     make_folder(out, "--out")
-    from r2d2net.report.demo import run_demo
+    from r2d2net.paper.report.demo import run_demo
 
     _wrote(run_demo(out, seed, console=Console(quiet=json or quiet)), json=json, quiet=quiet)
 
@@ -150,11 +150,11 @@ def reproduce(
     What is finished is not done again, so an interrupted command goes on when it is given once more. Exit code 1 if a
     cell failed: its log says why.
     """
-    from r2d2net.experiments.reproducing import Request, listing
-    from r2d2net.experiments.reproducing import reproduce as run
-    from r2d2net.report.flat_results import HINT, has_parquet
-    from r2d2net.report.reproduction import write_report
-    from r2d2net.report.terminal import first_table
+    from r2d2net.paper.experiments.reproducing import Request, listing
+    from r2d2net.paper.experiments.reproducing import reproduce as run
+    from r2d2net.paper.report.flat_results import HINT, has_parquet
+    from r2d2net.paper.report.reproduction import write_report
+    from r2d2net.paper.report.terminal import first_table
 
     if show:
         if json:
@@ -193,8 +193,8 @@ def report(
 
     For example `r2d2net report results/`: report.md, report.html, results.json and results.parquet in each folder.
     """
-    from r2d2net.report.flat_results import HINT, has_parquet
-    from r2d2net.report.index import write_reports
+    from r2d2net.paper.report.flat_results import HINT, has_parquet
+    from r2d2net.paper.report.index import write_reports
 
     _wrote(write_reports(folders, out), json=json, quiet=quiet, content={})
     if not (has_parquet() or quiet):

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from r2d2net.data.formats.reading import reading
+from r2d2net.data.formats.read_errors import reading
 from r2d2net.errors import DataError, ParameterError, require
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from r2d2net.data.formats.tables import read_diabetes, read_leukemia, read_prostate, read_uci, sklearn_diabetes
+from r2d2net.data.formats.uci_table import read_diabetes, read_leukemia, read_prostate, read_uci, sklearn_diabetes
 from r2d2net.data.source import ALL, Entry, Remote, Source
 from r2d2net.data.table import Table
 

@@ -20,9 +20,9 @@ from torch import Tensor, nn
 
 from r2d2net.errors import CheckpointError, DataError, ParameterError, require, require_whole
 from r2d2net.estimators import storage
-from r2d2net.estimators.choices import epochs_for, prior_of, seed_of
 from r2d2net.estimators.double_posterior import DoublePosterior
-from r2d2net.estimators.far_columns import FarPosterior, exact_where_moved, in_users_units, move_inputs, move_targets
+from r2d2net.estimators.float64_units import FarPosterior, exact_where_moved, in_users_units, move_inputs, move_targets
+from r2d2net.estimators.named_settings import epochs_for, prior_of, seed_of
 from r2d2net.inference import method_named
 from r2d2net.likelihoods import Likelihood
 from r2d2net.model import BayesianModel

@@ -20,7 +20,7 @@ from torch import Tensor
 from r2d2net.errors import ParameterError, require, require_whole
 from r2d2net.inference.adam import Moments, Step, adam_step
 from r2d2net.inference.base import Method, Running, make_plain
-from r2d2net.inference.pieces import Pieces
+from r2d2net.inference.vector_blocks import Pieces
 from r2d2net.model import AnyPrior, BayesianModel, Slot
 from r2d2net.priors import Gaussian
 

@@ -46,10 +46,10 @@ from r2d2net.inference.descent import (
 )
 from r2d2net.inference.deviations import FREE, SCALED, Form, Piece, draw_by, in_log_scale, update_by_numbers
 from r2d2net.inference.local_reparametrization import LocalReparametrization, is_cheap_for
-from r2d2net.inference.pieces import Whole
+from r2d2net.inference.vector_blocks import Whole
 from r2d2net.likelihoods.base import Noise, Unit
 from r2d2net.model import BayesianModel, Tensors
-from r2d2net.priors.pieces import fused
+from r2d2net.priors.cache_blocks import fused
 
 WARM_UP_SHARE = 0.6
 WARM_UP_ROWS_PER_INPUT = 20

@@ -54,7 +54,7 @@ from r2d2net.priors.base import (
     shape_parameter,
     squared,
 )
-from r2d2net.priors.pieces import fused, piece_size, pieces, require_flat, write
+from r2d2net.priors.cache_blocks import fused, piece_size, pieces, require_flat, write
 from r2d2net.priors.r2d2_factors import R2D2Factors
 from r2d2net.priors.scale_quadrature import LAPLACE, log_scale_mixture
 

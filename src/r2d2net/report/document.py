@@ -17,7 +17,7 @@ from markupsafe import Markup
 from PIL import Image
 
 from r2d2net.files import replace_when_written
-from r2d2net.report.comparison import Compared, markdown
+from r2d2net.paper.report.comparison import Compared, markdown
 from r2d2net.report.markdown_text import escaped
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from r2d2net.tables.cells import Values, codes, is_empty, places
-from r2d2net.tables.spelling import written_days, written_numbers
+from r2d2net.tables.number_formats import written_days, written_numbers
 
 if TYPE_CHECKING:
     import pandas as pd

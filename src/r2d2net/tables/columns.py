@@ -24,9 +24,9 @@ import numpy as np
 from r2d2net.errors import CheckpointError, DataError, ParameterError
 from r2d2net.tables.cells import READABLE
 from r2d2net.tables.column_kinds import Category, Column, Counts, Encoded, Number
-from r2d2net.tables.naming import FIX, are_data
-from r2d2net.tables.reading import shown
-from r2d2net.tables.spelling import spelt_out
+from r2d2net.tables.column_names import FIX, are_data
+from r2d2net.tables.file_reader import shown
+from r2d2net.tables.number_formats import spelt_out
 from r2d2net.tables.wording import counted
 
 if TYPE_CHECKING:

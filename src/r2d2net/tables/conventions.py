@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from r2d2net.tables.cells import READABLE, days, is_empty, numbers
-from r2d2net.tables.spelling import Spelling, date_spelling, leading_zeros, number_spelling, spelt_out, spread
+from r2d2net.tables.number_formats import Spelling, date_spelling, leading_zeros, number_spelling, spelt_out, spread
 
 if TYPE_CHECKING:
     import pandas as pd

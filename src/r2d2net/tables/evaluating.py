@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 
 from r2d2net.errors import DataError
-from r2d2net.tables.checking import require_no_spreadsheet
 from r2d2net.tables.column_kinds import Counts
 from r2d2net.tables.columns import ignored, notes_of
+from r2d2net.tables.file_reader import digest, encoding_note, read_blocks
 from r2d2net.tables.novelty import is_unlike
-from r2d2net.tables.reading import digest, encoding_note, read_blocks
 from r2d2net.tables.run_folder import FittedRun
 from r2d2net.tables.scores import Scored
+from r2d2net.tables.validation import require_no_spreadsheet
 from r2d2net.tables.wording import counted
 
 SEEN = "its rows include those that the model was trained on, so new rows may be predicted worse"

@@ -12,7 +12,7 @@ from r2d2net.tables.cells import READABLE, Values, alike, codes, is_empty, numbe
 from r2d2net.tables.column_kinds import Category, Column, Number
 from r2d2net.tables.columns import Columns, chosen
 from r2d2net.tables.conventions import SECONDS, UNKNOWN, Convention, Form, date_form, is_duration, is_iso, number_form
-from r2d2net.tables.spelling import leading_zeros, unit_of, written_days, written_numbers
+from r2d2net.tables.number_formats import leading_zeros, unit_of, written_days, written_numbers
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import IO
 
 from r2d2net.errors import DataError, ParameterError
-from r2d2net.tables.checking import require_no_spreadsheet
 from r2d2net.tables.column_kinds import Counts
 from r2d2net.tables.columns import chosen, ignored, notes_of
-from r2d2net.tables.reading import encoding_note, read_blocks
-from r2d2net.tables.rows import names_of, prediction_columns
+from r2d2net.tables.file_reader import encoding_note, read_blocks
+from r2d2net.tables.prediction_columns import names_of, prediction_columns
 from r2d2net.tables.run_folder import FittedRun
+from r2d2net.tables.validation import require_no_spreadsheet
 from r2d2net.tables.writing import writing
 
 

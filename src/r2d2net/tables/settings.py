@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from r2d2net.errors import CheckpointError, ParameterError
-from r2d2net.estimators.choices import LARGEST_SEED, PRIORS
+from r2d2net.estimators.named_settings import LARGEST_SEED, PRIORS
 from r2d2net.inference import ALGORITHMS
 from r2d2net.nets.activations import ACTIVATIONS
 from r2d2net.tables.task import TASKS

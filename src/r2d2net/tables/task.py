@@ -16,8 +16,8 @@ import numpy as np
 from r2d2net.errors import CheckpointError, DataError, require
 from r2d2net.tables.cells import LARGEST, NOTHING, READABLE, alike, codes, is_empty, numbers, places
 from r2d2net.tables.conventions import SECONDS, UNKNOWN, Convention, Form, is_duration, is_iso, number_form
-from r2d2net.tables.reading import shown
-from r2d2net.tables.spelling import date_spelling, unit_of, written_numbers
+from r2d2net.tables.file_reader import shown
+from r2d2net.tables.number_formats import date_spelling, unit_of, written_numbers
 
 if TYPE_CHECKING:
     import pandas as pd

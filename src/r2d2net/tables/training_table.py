@@ -11,11 +11,11 @@ import numpy as np
 from r2d2net.errors import DataError, ParameterError
 from r2d2net.tables.cells import Values
 from r2d2net.tables.column_kinds import Category, Counts, Encoded
+from r2d2net.tables.column_names import FIX, are_data, meant
 from r2d2net.tables.columns import Columns, chosen, notes_of
 from r2d2net.tables.conventions import find_convention
+from r2d2net.tables.file_reader import encoding_note, read_table, separator_of, shown
 from r2d2net.tables.learning import learn_columns
-from r2d2net.tables.naming import FIX, are_data, meant
-from r2d2net.tables.reading import encoding_note, read_table, separator_of, shown
 from r2d2net.tables.settings import Settings
 from r2d2net.tables.task import Task, detect_task
 from r2d2net.tables.wording import counted

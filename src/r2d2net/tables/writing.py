@@ -19,7 +19,7 @@ from typing import IO, TYPE_CHECKING, Any, Protocol
 from r2d2net.errors import ParameterError
 from r2d2net.files import is_stream, replace_when_written
 from r2d2net.tables.cells import short
-from r2d2net.tables.reading import PARQUET, is_parquet, require_parquet, stored_types
+from r2d2net.tables.file_reader import PARQUET, is_parquet, require_parquet, stored_types
 
 if TYPE_CHECKING:
     import pandas as pd

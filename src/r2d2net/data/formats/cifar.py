@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from r2d2net.data.formats.members import last_part, read_members
-from r2d2net.data.formats.reading import damaged, reading
+from r2d2net.data.formats.read_errors import damaged, reading
 from r2d2net.data.formats.restricted_pickle import read_pickle
 from r2d2net.data.image_set import ImageSet
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from r2d2net.data.formats.members import read_gzip
-from r2d2net.data.formats.reading import damaged, reading
+from r2d2net.data.formats.read_errors import damaged, reading
 from r2d2net.data.image_set import ImageSet, channels_first
 
 KIND = "an IDX file of bytes"

@@ -9,7 +9,7 @@ import numpy as np
 
 from r2d2net.data.formats.members import last_part, member_names, read_members
 from r2d2net.data.formats.pictures import decode, is_picture, stacked
-from r2d2net.data.formats.reading import damaged, reading
+from r2d2net.data.formats.read_errors import damaged, reading
 from r2d2net.data.image_set import ImageSet, channels_first
 from r2d2net.errors import DataError, require
 

@@ -21,7 +21,7 @@ from typing import NamedTuple
 import numpy as np
 
 from r2d2net.data.formats.members import LARGEST
-from r2d2net.data.formats.reading import damaged, reading
+from r2d2net.data.formats.read_errors import damaged, reading
 
 KIND = "a MATLAB file of version 5"
 HEADER = 128

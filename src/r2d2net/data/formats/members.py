@@ -13,7 +13,7 @@ import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from r2d2net.data.formats.reading import FIX, damaged, reading
+from r2d2net.data.formats.read_errors import FIX, damaged, reading
 from r2d2net.errors import DataError
 
 LARGEST = 2**31  # bytes of one member; no set read here comes near, a decompression bomb would

@@ -9,7 +9,7 @@ import numpy as np
 
 from r2d2net.data.formats.npz import open_npz
 from r2d2net.data.formats.pictures import decode
-from r2d2net.data.formats.reading import damaged, reading
+from r2d2net.data.formats.read_errors import damaged, reading
 from r2d2net.data.image_set import ImageSet, channels_first
 
 SIDE = 32

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from r2d2net.data.formats.reading import damaged, reading
+from r2d2net.data.formats.read_errors import damaged, reading
 
 
 @contextmanager

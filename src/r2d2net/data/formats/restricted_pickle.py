@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from r2d2net.data.formats.reading import FIX, reading
+from r2d2net.data.formats.read_errors import FIX, reading
 from r2d2net.errors import DataError
 
 

@@ -8,7 +8,7 @@ from r2d2net.data.formats.image_folder import read_labelled
 from r2d2net.data.formats.members import last_part, member_names
 from r2d2net.data.formats.npz import open_npz
 from r2d2net.data.formats.pictures import is_picture
-from r2d2net.data.formats.reading import damaged, reading
+from r2d2net.data.formats.read_errors import damaged, reading
 from r2d2net.data.image_set import ImageSet, channels_first
 
 GRADES = ("none", "mild", "moderate", "severe", "proliferative")

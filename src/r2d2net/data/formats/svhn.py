@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from r2d2net.data.formats.matlab import read_mat
-from r2d2net.data.formats.reading import damaged, reading
+from r2d2net.data.formats.read_errors import damaged, reading
 from r2d2net.data.image_set import ImageSet, channels_first
 
 DIGITS = tuple("0123456789")

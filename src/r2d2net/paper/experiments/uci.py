@@ -1,0 +1,151 @@
+"""Table "uci": error and log density on the UCI regressions, one hidden layer of 50 ReLU units, the published splits.
+
+Tables are those of the catalogue that are there, and any other folder or zip of the same layout that stands beside
+them: data.txt, index_features.txt, index_target.txt, index_train_K.txt and index_test_K.txt. A table with fewer splits
+than a scale has cells of these alone. A tenth of the training rows chooses step sizes and starts: two runs for every
+method, of which validation finds the better; for the adaptive prior these are its two forms, and ensembles have members
+instead.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from r2d2net import data, metrics, nets
+from r2d2net.data import Table
+from r2d2net.data.formats.members import last_part, member_names
+from r2d2net.data.formats.uci_table import SPLITS
+from r2d2net.data.loading import VARIABLE
+from r2d2net.errors import DataError
+from r2d2net.model import BayesianModel
+from r2d2net.paper.experiments.artefact import Artefact, Scale
+from r2d2net.paper.experiments.grid import Cell, Place, Settings
+from r2d2net.paper.experiments.method_rows import method_of, prior_of
+from r2d2net.paper.experiments.tuning import tuned_fit
+
+KNOWN = {
+    "bostonHousing": "boston",
+    "energy": "energy",
+    "kin8nm": "kin8nm",
+    "naval-propulsion-plant": "naval",
+    "wine-quality-red": "wine",
+    "yacht": "yacht",
+}
+FOLDERS = ("uci_regression", "UCI_Datasets")
+ROWS = ("freq", "mcd", "de", "gauss-svi", "gauss-svgi", "hs-svi", "hs-svgi", "r2d2-svgi", "adaptive-svgi")
+HIDDEN, BATCH, VALIDATION, DRAWS = 50, 64, 0.1, 100
+
+SIZES: dict[Scale, dict[str, Any]] = {
+    "smoke": {"splits": 1, "steps": 100, "factors": [1.0], "members": 2, "most": 1},
+    "machine": {"splits": 5, "steps": 4_000, "factors": [1.0, 0.3], "members": 3, "most": None},
+    "paper": {"splits": 20, "steps": 20_000, "factors": [1.0, 0.3, 3.0], "members": 5, "most": None},
+}
+
+
+def tables() -> dict[str, Path]:
+    """Name -> folder or zip of every table that is there, in the order of their names."""
+    root = os.environ.get(VARIABLE)
+    found = {}
+    for folder in [Path(root).expanduser() / name for name in FOLDERS] if root else []:
+        for path in sorted(folder.glob("*")):
+            if path.suffix == ".zip" or (path / "data.txt").exists() or (path / "data" / "data.txt").exists():
+                found[KNOWN.get(path.stem, path.stem)] = path
+    if not found:
+        raise DataError(
+            f"{root or f'{VARIABLE}, which is not set,'} has no tables in {' or '.join(FOLDERS)}: set {VARIABLE} to a "
+            f"folder that has some; `r2d2net data fetch {' '.join(KNOWN.values())}` downloads to it"
+        )
+    return dict(sorted(found.items()))
+
+
+def splits_of(table: Path) -> int:
+    """How many splits a table has; one without index files has the published ones."""
+    names = {last_part(name) for name in member_names(table)}
+    if "index_train_0.txt" not in names:
+        return SPLITS
+    return sum(name.startswith("index_train_") and name.endswith(".txt") for name in names)
+
+
+def cells(scale: Scale, replicates: int | None = None) -> Sequence[Cell]:
+    """Every row on every table and on those of so many splits that it has."""
+    size = SIZES[scale]
+    wanted = size["splits"] if replicates is None else replicates
+    there = {name: splits_of(path) for name, path in list(tables().items())[: size["most"]]}
+    return [
+        Cell(
+            f"{row}-{name}-{split}",
+            {
+                "row": row,
+                "setting": name,
+                "replicate": split,
+                "seed": split,
+                "method": {"members": size["members"]} if row == "de" else {},
+                "steps": size["steps"],
+                "factors": size["factors"],
+            },
+        )
+        for split in range(wanted)
+        for name, splits in there.items()
+        if split < splits
+        for row in ROWS
+    ]
+
+
+def compute(settings: Settings, place: Place) -> dict[str, Any]:
+    """A row on one split of one table, in the table's units."""
+    table: Table = data.read_uci(tables()[settings["setting"]])
+    if settings["replicate"] >= len(table.splits):
+        raise DataError(f"{settings['setting']} has {len(table.splits)} splits: split {settings['replicate']} is none")
+    (x, y), (x_test, y_test) = table.split(settings["replicate"])
+    y, y_test = y.reshape(-1), y_test.reshape(-1)
+    order = torch.randperm(len(y), generator=torch.Generator().manual_seed(settings["seed"]))
+    held, kept = order[: round(VALIDATION * len(y))], order[round(VALIDATION * len(y)) :]
+    row, batches = settings["row"], max(1, len(kept) // BATCH)
+    options: dict[str, Any] = {"restarts": 2}
+    if row == "de":
+        options = {}
+    elif row == "adaptive-svgi":
+        options = {"prior": "auto"}
+    tuned = tuned_fit(
+        BayesianModel(nets.mlp(x.shape[1], [HIDDEN], 1), prior_of(row)),
+        (x[kept], y[kept]),
+        method_of(row, **settings["method"]),
+        (x[held], y[held]),
+        place.run,
+        factors=tuple(settings["factors"]),
+        batches=batches,
+        epochs=max(1, settings["steps"] // batches),
+        batch_size=min(BATCH, len(kept)),
+        seed=settings["seed"],
+        **options,
+    )
+    predicted: Any = tuned.posterior.predict(x_test, DRAWS)
+    return {
+        "rmse": metrics.rmse(y_test, predicted.mean),
+        "nll": metrics.nll(y_test, predicted),
+        "coverage": metrics.coverage(y_test, *predicted.interval(0.9)),
+        "tried": tuned.tried,
+    }
+
+
+def reduced(scale: Scale) -> str:
+    """What a scale leaves out."""
+    size, full = SIZES[scale], SIZES["paper"]
+    if scale == "paper":
+        return ""
+    few = "" if size["most"] is None else f"{size['most']} table, "
+    return f"{few}{size['splits']} splits of {full['splits']}, {size['steps']:,} steps of {full['steps']:,}"
+
+
+ARTEFACT = Artefact(
+    name="uci",
+    title="error and log density on UCI regressions (ours; the paper has none)",
+    cells=cells,
+    compute=compute,
+    reduced=reduced,
+)

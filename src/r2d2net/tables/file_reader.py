@@ -1,0 +1,267 @@
+"""Tables from CSV and Parquet files, whole or block by block.
+
+Cells of a CSV file are read as text, whatever they look like: so "007" stays a code and a column does not change its
+kind from one block to the next. `columns` decides what is a number.
+"""
+
+from __future__ import annotations
+
+import codecs
+import csv
+import hashlib
+import re
+import warnings
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import lru_cache
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from r2d2net.errors import DataError
+from r2d2net.tables.column_names import FIX, are_data
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+SEPARATORS = (",", ";", "\t", "|")
+LINES = 50  # of a file's beginning, by which its separator is found
+PIECE = 1 << 20  # bytes read at a time to tell the encoding
+WINDOWS = "cp1252"
+CONTROL = re.compile(rb"[\x00-\x08\x0e-\x1f\x7f\x81\x8d\x8f\x90\x9d]")  # no signs of such a text
+UTF8 = re.compile(rb"[\xc2-\xdf][\x80-\xbf]|[\xe0-\xef][\x80-\xbf]{2}")  # a letter there, two strange signs here
+UNUSED = "\x1f"  # a sign that no line has, so that lines stay whole
+PARQUET = (".parquet", ".pq")
+HINT = "Parquet needs pyarrow: pip install 'r2d2net[parquet]', or use CSV"
+
+
+def is_parquet(path: Path) -> bool:
+    """Whether a file's name says that it is Parquet; all other files are taken for CSV."""
+    return path.suffix.lower() in PARQUET
+
+
+def require_parquet(path: Path) -> None:
+    """Refuse Parquet where pyarrow is not installed."""
+    if is_parquet(path) and find_spec("pyarrow") is None:
+        raise DataError(f"{path}: {HINT}")
+
+
+def read_table(path: Path) -> pd.DataFrame:
+    """All rows of a file."""
+    import pandas as pd
+
+    blocks = list(read_blocks(path, rows=100_000))
+    return pd.concat(blocks, ignore_index=True)
+
+
+def read_blocks(path: Path, rows: int) -> Iterator[pd.DataFrame]:
+    """The rows of a file, so many at a time; at least one block, which has no rows where the file has none."""
+    _require_file(path)
+    require_parquet(path)
+    with _one_line(path):
+        yield from _parquet_blocks(path, rows) if is_parquet(path) else _csv_blocks(path, rows)
+
+
+def separator_of(path: Path) -> str:
+    """What separates the fields of a CSV file; "" for Parquet."""
+    with _one_line(path):
+        return "" if is_parquet(path) else _separator(path)
+
+
+def encoding_note(path: Path) -> list[str]:
+    """What is said of a CSV file that is no Unicode text."""
+    if is_parquet(path) or _encoding(path) != WINDOWS:
+        return []
+    return [
+        f"{path.name} is no UTF-8 text and is read as Windows text (cp1252): if letters are wrong, save it as UTF-8"
+    ]
+
+
+def digest(path: Path) -> str:
+    """SHA-256 of a file's bytes."""
+    _require_file(path)
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _csv_blocks(path: Path, rows: int) -> Iterator[pd.DataFrame]:
+    import pandas as pd
+
+    separator, names = _header(path)
+    blank = {"skip_blank_lines": len(names) > 1}  # in a file of one column an empty line is a cell without a value
+    with pd.read_csv(path, names=names, header=0, chunksize=rows, **_options(path, separator), **blank) as blocks:
+        while True:
+            with warnings.catch_warnings():
+                warnings.simplefilter("error", pd.errors.ParserWarning)
+                try:
+                    block = next(blocks)
+                except StopIteration:
+                    return
+                except pd.errors.ParserWarning as warning:
+                    message = f"{path} has rows with more fields than its header: mend or quote them"
+                    raise DataError(message) from warning
+            yield block
+
+
+def _options(path: Path, separator: str) -> dict[str, Any]:
+    plain = {"dtype": str, "index_col": False, "encoding": _encoding(path), "skipinitialspace": True}
+    # "NA" may be Namibia and "None" a plan: only columns of numbers and dates have words for nothing (see `cells`)
+    return {"sep": separator, "keep_default_na": False, "na_values": [""], **plain}
+
+
+def _encoding(path: Path) -> str:
+    """UTF-8, unless the file begins with the mark of UTF-16, as spreadsheets' "Unicode text" does, or is cp1252."""
+    stat = path.stat()
+    return _found_encoding(path, stat.st_size, stat.st_mtime_ns)
+
+
+@lru_cache(maxsize=16)  # a file is opened several times, and the whole of it tells
+def _found_encoding(path: Path, size: int, changed: int) -> str:
+    unicode = codecs.getincrementaldecoder("utf-8")()
+    with open(path, "rb") as file:
+        if file.read(2) in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
+            return "utf-16"
+        file.seek(0)
+        try:
+            while piece := file.read(PIECE):
+                unicode.decode(piece)
+            unicode.decode(b"", final=True)
+        except UnicodeDecodeError:
+            file.seek(0)
+            return WINDOWS if all(_is_windows(piece) for piece in iter(lambda: file.read(PIECE), b"")) else "utf-8-sig"
+    return "utf-8-sig"
+
+
+def _is_windows(piece: bytes) -> bool:
+    """Whether bytes may be text as Excel writes it on Windows: no damaged UTF-8, and no packed or other file."""
+    return CONTROL.search(piece) is None and UTF8.search(piece) is None
+
+
+def _header(path: Path) -> tuple[str, list[str]]:
+    """What separates the fields, and the names of the columns."""
+    import pandas as pd
+
+    separator = _separator(path)
+    first = pd.read_csv(path, header=None, nrows=1, **_options(path, separator)).iloc[0]
+    cells = ["" if pd.isna(cell) else str(cell).strip() for cell in first]
+    return separator, _distinct(path, [cell or f"Unnamed: {i}" for i, cell in enumerate(cells)])
+
+
+def _separator(path: Path) -> str:
+    """The separator that cuts the header and the first rows into equally many fields.
+
+    Where that is so of several, commas come last: names and numbers have them, too. Where it is so of none, it is the
+    one that most rows agree with, then the one that cuts the header into most names.
+    """
+    lines = _first_lines(path)
+    widths = {separator: _widths(lines, separator) for separator in SEPARATORS}
+    fitting = [separator for separator in SEPARATORS if widths[separator][0] > 1] or SEPARATORS
+
+    def fitness(separator: str) -> tuple[float, bool, int]:
+        header, *rows = widths[separator]
+        agreeing = sum(width == header for width in rows) / max(1, len(rows))
+        return agreeing, agreeing == 1 and separator != "," and header > 1, header
+
+    return max(fitting, key=fitness)
+
+
+def _widths(lines: list[str], separator: str) -> list[int]:
+    """How many fields the header and the first rows have; at least that of the header."""
+    records = [len(record) for record in csv.reader(lines, delimiter=separator, skipinitialspace=True)]
+    whole = records if len(lines) < LINES else records[:-1]  # a quoted field may have been cut
+    return whole or [1]
+
+
+def _first_lines(path: Path) -> list[str]:
+    """The first lines that are not blank, as they are, of a file that may be packed."""
+    import pandas as pd
+
+    raw = {**_options(path, UNUSED), "quoting": csv.QUOTE_NONE, "skipinitialspace": False}
+    lines = pd.read_csv(path, header=None, nrows=LINES, usecols=[0], **raw)[0]
+    return [f"{line}\n" for line in lines.dropna() if line.strip()]
+
+
+def _parquet_blocks(path: Path, rows: int) -> Iterator[pd.DataFrame]:
+    import pyarrow as pa
+    from pyarrow.parquet import ParquetFile
+
+    try:
+        with ParquetFile(path) as file:
+            names = _distinct(path, [str(name).strip() for name in file.schema_arrow.names])
+            empty = True
+            for batch in file.iter_batches(rows):
+                # whole numbers beside missing ones stay whole: floats do not tell long ones apart
+                block = pa.Table.from_batches([batch]).to_pandas(ignore_metadata=True, integer_object_nulls=True)
+                block.columns = names
+                empty = False
+                yield block
+            if empty:
+                block = file.schema_arrow.empty_table().to_pandas(ignore_metadata=True)
+                block.columns = names
+                yield block
+    except pa.ArrowException as error:
+        raise DataError(f"{path} cannot be read as Parquet: {_first_line(error)}") from error
+
+
+def stored_types(path: Path) -> dict[str, Any]:
+    """The types of a Parquet file's columns; none of a CSV file, whose cells are texts."""
+    if not is_parquet(path):
+        return {}
+    from pyarrow.parquet import read_schema
+    from pyarrow.types import is_dictionary
+
+    types = {field.name.strip(): field.type for field in read_schema(path)}
+    return {name: kind.value_type if is_dictionary(kind) else kind for name, kind in types.items()}
+
+
+def _distinct(path: Path, names: list[str]) -> list[str]:
+    twice = list(dict.fromkeys(name for name in names if names.count(name) > 1)) if len(set(names)) < len(names) else []
+    if twice:
+        fix = f"its first line looks like data: {FIX}" if are_data(names) else "rename them"
+        raise DataError(f"{path} has several columns called {shown(twice)}: {fix}")
+    return names
+
+
+def _require_file(path: Path) -> None:
+    if not path.is_file():
+        what = "is a folder" if path.is_dir() else "is not there"
+        raise DataError(f"{path} {what}: give a CSV or Parquet file")
+
+
+@contextmanager
+def _one_line(path: Path) -> Iterator[None]:
+    """Whatever a parser raises as one line that names the file."""
+    try:
+        yield
+    except DataError:
+        raise
+    except UnicodeDecodeError as error:
+        what = f"no {'UTF-16' if '16' in error.encoding else 'UTF-8'} text (byte {error.object[error.start]:#04x})"
+        raise DataError(f"{path} is {what}: save it as UTF-8") from error
+    except ValueError as error:
+        ragged = re.search(r"Expected (\d+) fields in line (\d+), saw (\d+)", str(error))
+        if ragged:
+            what = f"line {ragged[2]} has {ragged[3]} fields where {ragged[1]} are expected"
+            raise DataError(f"{path}: {what}: mend it, or quote cells with the separator in them") from error
+        if "EOF inside string" in str(error):
+            raise DataError(f"{path}: a quotation mark is opened and not closed: close or remove it") from error
+        raise DataError(f"{path} cannot be read as a table: {_first_line(error)}") from error
+    except (OverflowError, EOFError, LookupError, csv.Error, zlib.error) as error:
+        raise DataError(f"{path} cannot be read as a table: {_first_line(error)}") from error
+    except OSError as error:
+        raise DataError(f"{path} cannot be read: {error.strerror or _first_line(error)}") from error
+
+
+def _first_line(error: Exception) -> str:
+    return " ".join(str(error).split())[:200] or type(error).__name__
+
+
+def shown(names: list[str], most: int = 8) -> str:
+    """Names for a sentence, the first few of many.
+
+    >>> shown(["a", "b"]), shown(list("abc"), most=2)
+    ("'a', 'b'", "'a', 'b' and 1 more")
+    """
+    first = ", ".join(repr(name) for name in names[:most])
+    return first + (f" and {len(names) - most} more" if len(names) > most else "")

@@ -1,0 +1,77 @@
+"""What cannot be, refused in the words of the command line before anything is written."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+
+from r2d2net.errors import DataError, ParameterError
+from r2d2net.estimators.named_settings import PRIORS, prior_of
+from r2d2net.inference import method_named
+from r2d2net.likelihoods import Categorical, Gaussian
+from r2d2net.model import BayesianModel
+from r2d2net.nets import mlp
+from r2d2net.priors import R2D2
+from r2d2net.tables.cells import Values
+from r2d2net.tables.settings import Settings
+from r2d2net.tables.task import LEAST, MOST, Task
+
+DIGITS = 1e-5  # a deviation that is a smaller share of the mean is lost in float32
+
+SPREADSHEETS = (b"PK\x03\x04", b"\xd0\xcf\x11\xe0")  # how .xlsx and .ods begin, which are zip files; and .xls
+
+
+def require_no_spreadsheet(data: Path) -> None:
+    """Refuse a file of Excel or the like, by its first bytes: many a .xls is plain text."""
+    if not (data.is_file() and os.access(data, os.R_OK)) or data.suffix.lower() == ".zip":
+        return  # the reader says what is wrong; and a zipped CSV file it reads
+    with open(data, "rb") as file:
+        if file.read(4) in SPREADSHEETS:
+            raise DataError(f"{data} is a spreadsheet, and CSV or Parquet is read: save the sheet as CSV")
+
+
+def require_target(target: str, y: Values) -> None:
+    """Refuse numbers that float32, in which networks are trained, does not tell apart."""
+    size = float(np.abs(y).max())
+    if size and not LEAST < size < MOST:
+        raise DataError(
+            f"--target {target} has values of size {size:.3g}: rescale it to between {LEAST:g} and {MOST:g}"
+        )
+    deviation, mean = float(y.std()), float(y.mean())
+    if 0 < deviation < DIGITS * abs(mean):
+        raise DataError(
+            f"--target {target} varies by {deviation:.3g} about {mean:.6g}, which seven digits do not tell: subtract "
+            f"{mean:.6g} from it"
+        )
+
+
+def require_suitable(settings: Settings, task: Task) -> None:
+    """Refuse an algorithm that does not suit the task, the prior or the network, and name those that do."""
+    algorithm, hidden = settings.algorithm, (2,) if settings.hidden else ()
+    reason = _fault(algorithm, "gaussian", (2,), task.is_regression)
+    if reason is not None:
+        if _fault(algorithm, "gaussian", (2,), not task.is_regression) is not None:
+            raise reason  # something is not installed
+        raise ParameterError(f"--algorithm {algorithm} is not for {task.kind}: use another, such as svgi")
+    if _fault(algorithm, settings.prior, (2,), task.is_regression) is not None:
+        suiting = [name for name in PRIORS if _fault(algorithm, name, (2,), task.is_regression) is None]
+        raise ParameterError(
+            f"--algorithm {algorithm} does not suit --prior {settings.prior}: use --prior {' or '.join(suiting)}"
+        )
+    if _fault(algorithm, "gaussian", hidden, task.is_regression) is not None:
+        raise ParameterError(
+            f"--algorithm {algorithm} does not suit --hidden 0: use a hidden layer, such as --hidden 50"
+        )
+
+
+def _fault(algorithm: str, prior: str, hidden: tuple[int, ...], regression: bool) -> ParameterError | None:
+    """Why an algorithm cannot be built for a small network of this kind; None if it can."""
+    chosen = R2D2.adaptive() if prior == "auto" else prior_of(prior)
+    model = BayesianModel(mlp(2, hidden, 1 if regression else 2), chosen, Gaussian() if regression else Categorical())
+    try:
+        method_named(algorithm).build(model, n=1000, steps=1000)
+    except ParameterError as error:
+        return error
+    return None

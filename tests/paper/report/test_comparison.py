@@ -1,0 +1,80 @@
+"""Our results beside the paper's: means, errors, marks, and what was not run."""
+
+import math
+
+import pytest
+
+from r2d2net.paper.report.comparison import Compared, columns, compare, markdown
+from r2d2net.paper.report.paper_tables import Figure, figures
+
+
+def result(setting, row, **values):
+    return {"settings": {"setting": setting, "row": row}, "result": values}
+
+
+def test_the_paper_has_702_figures_in_eight_tables():
+    assert len(figures()) == 702
+    assert figures()["simulation", "S2 L=3", "r2d2-svgi", "mse"] == Figure(12.24, None)
+    assert figures()["classification_alexnet", "CIFAR-10", "gauss-sgmcmc", "accuracy"] == Figure(41.91, 0.8)
+
+
+def test_means_and_errors_over_replicates():
+    results = [result("S1 L=0", "gauss-svi", mse=value) for value in (360.0, 363.0, 369.0)]
+    entries = {(e.setting, e.row): e for e in compare(results, "simulation", ["mse"])}
+    ours = entries["S1 L=0", "gauss-svi"]
+    assert ours.mean == 364.0
+    assert ours.error == pytest.approx(math.sqrt(21 / 3))
+    assert (ours.replicates, ours.paper, ours.mark) == (3, Figure(363.22, None), "within error")
+    assert entries["S1 L=0", "r2d2-svgi"].mark == "not run"
+    assert len(entries) == 132
+
+
+@pytest.mark.parametrize(
+    ("metric", "mean", "error", "paper", "mark"),
+    [
+        ("mse", 10.0, 0.1, Figure(12.0, None), "better"),
+        ("mse", 12.0, 0.1, Figure(10.0, None), "worse"),
+        ("auroc", 98.0, 0.1, Figure(90.0, None), "better"),
+        ("auroc", 90.0, 0.1, Figure(98.0, None), "worse"),
+        ("auroc", 90.0, 0.1, Figure(90.9, 0.5), "within error"),
+        ("auroc", 90.0, 0.1, Figure(90.42, None), "within error"),  # Student's t of three replicates: 4.30
+        ("auroc", 90.0, 0.1, Figure(90.44, None), "worse"),
+        ("auroc", 90.0, None, Figure(90.9, None), "few runs"),
+        ("auroc", 90.0, 0.1, None, ""),
+        ("auroc", None, None, Figure(90.9, None), "not run"),
+    ],
+)
+def test_marks(metric, mean, error, paper, mark):
+    assert Compared("a", "b", metric, mean, error, 3, paper).mark == mark
+
+
+def test_two_replicates_have_no_verdict():
+    assert Compared("a", "b", "auroc", 67.1, 2.3, 2, Figure(92.85, None)).mark == "few runs"
+
+
+def test_what_is_not_the_same_has_no_verdict():
+    entry = Compared("a", "b", "auroc", 90.0, 0.1, 3, Figure(98.0, None), same_measure=False)
+    assert entry.mark == "other measure"
+    assert entry._replace(mean=None).mark == "not run"
+
+
+def test_a_table_in_markdown():
+    entries = [
+        Compared("A", "x", "mse", 9.5, 0.25, 3, Figure(12.0, None)),
+        Compared("B", "x", "mse", None, None, 0, Figure(2720.93, None)),
+        Compared("A", "y", "mse", 0.5, None, 1, None),
+    ]
+    assert markdown(entries, "mse").splitlines() == [
+        "| row | A | B |",
+        "|---|---|---|",
+        "| x | 9.5 ± 0.25 (12), better | - (2721), not run |",
+        "| y | 0.5 |  |",
+    ]
+
+
+def test_a_wide_table_is_cut_by_scenario_and_a_long_one_by_six():
+    wide = compare([], "simulation", ["mse"])
+    assert [part[0] for part in columns(wide)] == ["S1 L=0", "S2 L=0", "S3 L=0"]
+    many = [Compared(f"set-{i}", "x", "rmse", 1.0, None, 1, None) for i in range(8)]
+    assert [len(part) for part in columns(many)] == [6, 2]
+    assert columns(many[:3]) == [["set-0", "set-1", "set-2"]]

@@ -1,0 +1,134 @@
+"""Pages of the figure-type artefacts: what they say follows from the results, and what they draw is labelled."""
+
+import copy
+
+import numpy as np
+import pytest
+
+from paper.experiments.small_figures import NAMES, small_results
+from r2d2net.paper.report.by_row import standing, table
+from r2d2net.paper.report.pages import PAGES, hyperparameters, learning_curves, weight_densities
+from r2d2net.paper.report.results import Found
+
+WITHOUT_AXES = {"filters"}
+SAYS = {
+    "priors": ("neither the pole at zero nor a tail heavier", "Horseshoe+", "not in the paper's table"),
+    "prediction-bands": ("MC dropout", "Horseshoe by SVGI", "smallest prediction variance"),
+    "weight-densities": ("most concentrated at zero", "Gaussian by SVGI"),
+    "hyperparameters": ("initial_scale = softplus(rho_0)", "| rho\\_0 | S1 |"),
+    "filters": ("Roughness", "the least noise in R2D2-Net's filters"),
+    "learning-curves": ("in nats an image", "epochs"),
+    "complexity": ("62K / 124K", "124,012", "ResNet".lower()),
+}
+
+
+def found(name: str) -> Found:
+    results = list(copy.deepcopy(small_results(name)).values())
+    cells = [{"key": one["key"], "settings": one["settings"]} for one in results]
+    return Found({"artefact": name, "title": "", "scale": "smoke", "reduced": "", "cells": cells}, results, [])
+
+
+def rows_with(metric: str, **values: list[float]) -> Found:
+    results = [
+        {"settings": {"row": row.replace("_", "-"), "seed": seed}, "result": {metric: value}}
+        for row, given in values.items()
+        for seed, value in enumerate(given)
+    ]
+    return Found({"cells": []}, results, [])
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_pages_say_and_draw(name):
+    text = PAGES[name].text(found(name))
+    for phrase in SAYS[name]:
+        assert phrase in text, phrase
+    assert "nan" not in text
+    drawn = PAGES[name].draw(found(name))
+    assert drawn
+    for caption, figure in drawn.items():
+        assert caption
+        figure.draw_without_rendering()
+        for ax in figure.axes:
+            if name in WITHOUT_AXES:
+                assert ax.images
+                assert ax.get_title()
+            else:
+                assert ax.lines or ax.patches or ax.collections
+                assert ax.get_xlabel() or not ax.xaxis.get_tick_params()["labelbottom"]
+        if name not in WITHOUT_AXES:
+            assert figure.legends or any(ax.get_legend() for ax in figure.axes)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_pages_of_nothing_are_empty(name):
+    nothing = Found({"artefact": name, "cells": []}, [], ["a", "b"])
+    assert PAGES[name].text(nothing) == ""
+    assert PAGES[name].draw(nothing) == {}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_pages_of_one_result(name):
+    """A grid that was stopped early has a page too."""
+    whole = found(name)
+    part = whole._replace(results=whole.results[:1])
+    assert PAGES[name].text(part)
+    PAGES[name].draw(part)
+
+
+def test_standing_follows_from_the_numbers():
+    claim = "It is least"
+    wins = standing(rows_with("m", r2d2_svgi=[1.0, 2.0], hs_svi=[2.0, 6.0], gauss_svi=[9.0, 9.0]), "m", claim)
+    assert wins == (
+        "It is least: so it is here. R2D2-Net's is 0.375 times that of the best other design, Horseshoe BNN, and the "
+        "lesser of the two in 2 of 2 runs.\n"
+    )
+    loses = standing(rows_with("m", r2d2_svgi=[1.0, 9.0], hs_svi=[2.0, 6.0]), "m", claim)
+    assert "not so here. R2D2-Net's is 1.25 times" in loses
+    assert "in 1 of 2 runs" in loses
+    assert standing(rows_with("m", hs_svi=[1.0]), "m", claim) == ""
+
+
+def test_table_has_means_and_errors():
+    lines = table(rows_with("m", r2d2_svgi=[1.0, 3.0], mcd=[5.0]), {"twice": lambda one: 2 * one["m"], "m": "m"})
+    assert lines.splitlines()[2:] == ["| R2D2-Net | 4 ± 2 | 2 ± 1 |", "| MC dropout | 10 | 5 |"]
+
+
+def test_sweeps_share_their_base():
+    whole = found("hyperparameters")
+    sweeps = hyperparameters.gathered(whole)
+    assert list(sweeps) == [("a_pi", "1"), ("b", "1"), ("rho_0", "1")]
+    assert [sorted(sweep) for sweep in sweeps.values()] == [[0.1, 0.6], [0.5, 2.0], [-4.0, -2.25]]
+    base = next(one["result"] for one in whole.results if one["key"] == "base-s1-0")
+    ratio = base["mse"] / base["noise_floor"]
+    assert sweeps["a_pi", "1"][0.1] == sweeps["b", "1"][0.5] == sweeps["rho_0", "1"][-2.25] == [ratio]
+    for one in whole.results:
+        one["result"]["mse"] = 8.0 if one["key"].startswith("rho_0") else 2.0
+    assert "matter more than a_pi and b. So it is here" in hyperparameters.text(whole)
+    for one in whole.results:
+        one["result"]["mse"] = 8.0 if one["key"].startswith("b=") else 2.0
+    assert "matter more than a_pi and b. Not so here" in hyperparameters.text(whole)
+    for one in whole.results:
+        one["result"]["mse"] = 2.1 if one["key"].startswith("b=") else 2.0
+    assert "matter more than a_pi and b. Here none matters much" in hyperparameters.text(whole)
+
+
+def test_epochs_that_r2d2_leads_are_counted():
+    whole = found("learning-curves")
+    curves = {"r2d2-svgi": [1.0, 3.0], "gauss-svi": [2.0, 4.0], "hs-svi": [2.0, 2.0]}
+    for one in whole.results:
+        one["result"]["validation"] = curves[one["settings"]["row"]]
+    assert "in 1 of 2 epochs" in learning_curves.text(whole)
+    for one in whole.results:
+        one["result"]["score"] = "auroc"
+    (figure,) = learning_curves.draw(whole).values()
+    assert [ax.get_ylabel() for ax in figure.axes] == ["negative log likelihood, nats an image", "1 - AUROC"]
+
+
+def test_histogram_is_a_density():
+    draws = np.random.default_rng(0).normal(size=(5, 1000))
+    edges = np.linspace(-9, 9, 82)
+    values = weight_densities.density(draws, edges)
+    assert (values * np.diff(edges)).sum() == pytest.approx(1)
+    assert values[40] == pytest.approx(0.4, abs=0.06)  # four deviations of 5,000 draws
+    inner = weight_densities.density(draws, edges[30:52])
+    assert inner == pytest.approx(values[30:51])  # what is outside still counts
