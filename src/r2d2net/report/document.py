@@ -17,8 +17,7 @@ from markupsafe import Markup
 from PIL import Image
 
 from r2d2net.files import replace_when_written
-from r2d2net.paper.report.comparison import Compared, markdown
-from r2d2net.report.markdown_text import escaped
+from r2d2net.report.markdown_text import escaped, pipe_table
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -33,10 +32,26 @@ class Text(NamedTuple):
     markdown: str
 
 
-class Comparison(NamedTuple):
-    """Ours beside the paper's, of one metric."""
+class Cell(NamedTuple):
+    """A value of a comparison, what it is compared with, and the verdict, which is also its CSS class."""
 
-    entries: Sequence[Compared]
+    value: str
+    reference: str = ""
+    verdict: str = ""
+
+
+class Comparison(NamedTuple):
+    """A table of values beside reference values.
+
+    Attributes:
+        headings: The names of the columns.
+        rows: The name of each row and its cells; None is an empty cell.
+        reference_name: What the reference values are called on an HTML page.
+    """
+
+    headings: Sequence[str]
+    rows: Sequence[tuple[str, Sequence[Cell | None]]]
+    reference_name: str = "reference"
 
 
 class Drawing(NamedTuple):
@@ -100,10 +115,17 @@ def _markdown(block: Block, figures: str) -> str:
     match block:
         case Text(text):
             return text.rstrip("\n") + "\n"
-        case Comparison(entries):
-            return markdown(entries, entries[0].metric)
+        case Comparison(headings, rows):
+            return pipe_table(["row", *headings], [[name, *map(_cell_text, cells)] for name, cells in rows])
         case Drawing(caption, name, _):
             return f"![{escaped(caption)}]({figures}/{name})\n"
+
+
+def _cell_text(cell: Cell | None) -> str:
+    if cell is None:
+        return ""
+    reference = f" ({cell.reference})" if cell.reference else ""
+    return f"{cell.value}{reference}{', ' if cell.verdict else ''}{cell.verdict}"
 
 
 def to_html(document: Document) -> str:
@@ -117,20 +139,11 @@ def _template() -> Any:
     converter = MarkdownIt("js-default").disable("image")
     # The converter takes no HTML, so what it returns is its own.
     environment.filters["from_markdown"] = lambda text: Markup(_scrolling(converter.render(text)))
-    environment.filters["table"] = as_grid
     return environment.from_string(files("r2d2net.report").joinpath("page.html").read_text(encoding="utf-8"))
 
 
 def _scrolling(html: str) -> str:
     return html.replace("<table>", '<div class="wide"><table>').replace("</table>", "</table></div>")
-
-
-def as_grid(entries: Sequence[Compared]) -> dict[str, Any]:
-    """Entries as settings, and rows of (name, one entry or None for each setting)."""
-    settings = list(dict.fromkeys(entry.setting for entry in entries))
-    cells = {(entry.row, entry.setting): entry for entry in entries}
-    rows = dict.fromkeys(entry.row for entry in entries)
-    return {"settings": settings, "rows": [(row, [cells.get((row, s)) for s in settings]) for row in rows]}
 
 
 def slug(text: str) -> str:

@@ -4,8 +4,9 @@ import math
 
 import pytest
 
-from r2d2net.paper.report.comparison import Compared, columns, compare, markdown
+from r2d2net.paper.report.comparison import Compared, columns, compare, comparison_block
 from r2d2net.paper.report.paper_tables import Figure, figures
+from r2d2net.report.document import Document, Section, to_markdown
 
 
 def result(setting, row, **values):
@@ -64,7 +65,8 @@ def test_a_table_in_markdown():
         Compared("B", "x", "mse", None, None, 0, Figure(2720.93, None)),
         Compared("A", "y", "mse", 0.5, None, 1, None),
     ]
-    assert markdown(entries, "mse").splitlines() == [
+    section = Section("", [comparison_block(entries)])
+    assert to_markdown(Document("", [section])).splitlines()[2:] == [
         "| row | A | B |",
         "|---|---|---|",
         "| x | 9.5 ± 0.25 (12), better | - (2721), not run |",

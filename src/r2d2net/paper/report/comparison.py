@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 from scipy.stats import t as student
 
 from r2d2net.paper.report.paper_tables import Figure, figures
-from r2d2net.report.markdown_text import pipe_table
+from r2d2net.report.document import Cell, Comparison
 
 LOWER_IS_BETTER = {
     "mse",
@@ -71,6 +71,13 @@ class Compared(NamedTuple):
         if abs(difference) <= math.hypot(times * self.error, 2 * (self.paper.sd or 0.0)):
             return "within error"
         return "better" if difference > 0 else "worse"
+
+    @property
+    def cell(self) -> Cell | None:
+        """The entry as a table shows it; None where there is nothing to show."""
+        if self.mean is None and self.paper is None:
+            return None
+        return Cell(self.ours, self.theirs, self.mark)
 
     @property
     def ours(self) -> str:
@@ -140,22 +147,12 @@ def columns(entries: Sequence[Compared]) -> list[list[str]]:
     return [settings[i : i + WIDEST] for i in range(0, len(settings), WIDEST)]
 
 
-def markdown(entries: Sequence[Compared], metric: str) -> str:
-    """One metric's table: a line for each row, a column for each setting; ours, the paper's in brackets, the mark."""
-    chosen = [entry for entry in entries if entry.metric == metric]
-    settings = list(dict.fromkeys(entry.setting for entry in chosen))
-    rows = list(dict.fromkeys(entry.row for entry in chosen))
-    cells = {(entry.setting, entry.row): entry for entry in chosen}
-    lines = [[row, *(_text(cells[s, row]) if (s, row) in cells else "" for s in settings)] for row in rows]
-    return pipe_table(["row", *settings], lines)
-
-
-def _text(entry: Compared) -> str:
-    if entry.mean is None and entry.paper is None:
-        return ""
-    paper = "" if entry.paper is None else f" ({entry.theirs})"
-    mark = f", {entry.mark}" if entry.mark else ""
-    return f"{entry.ours}{paper}{mark}"
+def comparison_block(entries: Sequence[Compared]) -> Comparison:
+    """One metric's entries as a table: a line for each row, a column for each setting; ours and the paper's."""
+    settings = list(dict.fromkeys(entry.setting for entry in entries))
+    rows = dict.fromkeys(entry.row for entry in entries)
+    cells = {(entry.row, entry.setting): entry.cell for entry in entries}
+    return Comparison(settings, [(row, [cells.get((row, s)) for s in settings]) for row in rows], "paper")
 
 
 def mean_and_error(mean: float | None, error: float | None = None) -> str:

@@ -16,7 +16,7 @@ from typing import Any
 from r2d2net.errors import DataError
 from r2d2net.files import write_json, write_text
 from r2d2net.paper.report import chosen
-from r2d2net.paper.report.comparison import CONFIDENCE, columns, number
+from r2d2net.paper.report.comparison import CONFIDENCE, columns, comparison_block, number
 from r2d2net.paper.report.discrepancies import concerning
 from r2d2net.paper.report.dot_plot import dot_plot
 from r2d2net.paper.report.flat_results import has_parquet, summary, write_parquet
@@ -26,7 +26,6 @@ from r2d2net.paper.report.results import Found, read_folder
 from r2d2net.paper.report.table_layouts import Compare, compared
 from r2d2net.report.document import (
     Block,
-    Comparison,
     Document,
     Section,
     Text,
@@ -93,7 +92,7 @@ def _table(found: Found, table: Compare, *, first: bool) -> Section:
     blocks: list[Block] = [Text(LEGEND)] if first else []
     for settings in columns(table.entries):
         part = [entry for entry in table.entries if entry.setting in settings]
-        blocks.append(Comparison(part))
+        blocks.append(comparison_block(part))
         run = [setting for setting in settings if any(e.mean is not None for e in part if e.setting == setting)]
         if table.drawn and run:
             which = run[0] if len(run) == 1 else f"{run[0]} to {run[-1]}"
