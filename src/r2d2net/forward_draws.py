@@ -44,7 +44,7 @@ def forward_draws(
         vectorize: True for vmap, False for a loop; None takes vmap on a GPU where the network allows it.
     """
     fits = vectorize is None or isinstance(vectorize, bool)
-    require(fits, "vectorize", repr(vectorize), "use True, False or None")
+    require(fits, "vectorize", vectorize, "use True, False or None")
     fused = sorted({type(module).__name__ for module in model.net.modules() if isinstance(module, FUSED)})
     if vectorize and fused:
         raise ParameterError(f"vectorize=True: vmap has no rule for {fused[0]}; leave it out")

@@ -177,7 +177,7 @@ class Posterior:
             center = self.running.center(self.state)
             return self._forward(center, inputs, rows, vectorize), center.noise
         fits = isinstance(draws, Integral) and not isinstance(draws, bool) and draws >= 1
-        require(fits, "draws", repr(draws), "use a whole number from 1, or 'mean'")
+        require(fits, "draws", draws, "use a whole number from 1, or 'mean'")
         available = self.running.available(self.state)
         count = int(draws) if available is None else min(int(draws), available)
         chunk = max(1, MEMORY // self.model.size)

@@ -116,7 +116,7 @@ def test_the_user_overrides_and_is_told_where_that_cannot_be():
         detect_task(pd.Series(["3"] * 5), "y")
     with pytest.raises(DataError, match="one row of 'c'"):
         detect_task(pd.Series(list("ababc")), "y")
-    with pytest.raises(ParameterError, match="--task=ranking"):
+    with pytest.raises(ParameterError, match="task='ranking'"):
         detect_task(whole, "y", "ranking")
 
 

@@ -81,7 +81,7 @@ def simulate(scenario: str | int, *, n: int = 10_000, seed: int, variant: Varian
     name = str(scenario)
     if name not in SCENARIOS:
         raise ParameterError(f"scenario={scenario!r} is not known: use one of {', '.join(SCENARIOS)}")
-    require(variant in get_args(Variant), "variant", repr(variant), 'use "text" or "table"')
+    require(variant in get_args(Variant), "variant", variant, 'use "text" or "table"')
     require_whole("n", n)
     require_whole("seed", seed, least=0)
     generator = Generator().manual_seed(seed)

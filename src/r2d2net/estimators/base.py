@@ -85,7 +85,7 @@ class BayesianPerceptron(BaseEstimator):
         Where the folder holds a finished fit of these rows and parameters, that is returned. ``random_state`` must be
         a number.
         """
-        require(isinstance(self.random_state, Integral), "random_state", repr(self.random_state), "use a whole number")
+        require(isinstance(self.random_state, Integral), "random_state", self.random_state, "use a whole number")
         self._folder = Path(folder)
         try:
             return self.fit(X, y)
@@ -258,7 +258,7 @@ def joined(blocks: list[Tensor]) -> np.ndarray:
 def widths_of(hidden: Any) -> list[Any]:
     """Widths of the hidden layers as plain numbers; one number is one layer."""
     several = isinstance(hidden, (Sequence, np.ndarray)) and not isinstance(hidden, str)
-    require(several or isinstance(hidden, Integral), "hidden", repr(hidden), "use widths, such as (50, 50)")
+    require(several or isinstance(hidden, Integral), "hidden", hidden, "use widths, such as (50, 50)")
     return [int(width) if isinstance(width, Integral) else width for width in (hidden if several else (hidden,))]
 
 

@@ -20,7 +20,7 @@ class CAVI(Variational):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require(self.variance == "free", "variance", repr(self.variance), "coordinate ascent needs variance='free'")
+        require(self.variance == "free", "variance", self.variance, "coordinate ascent needs variance='free'")
 
     def build(self, model: BayesianModel, *, n: int, steps: int) -> CoordinateAscent:
         """Bind to a model, the number of training rows and of steps."""

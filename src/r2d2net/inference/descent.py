@@ -70,7 +70,7 @@ class Training(Method):
         require_one_of("step_unit", self.step_unit, ("he", "one"))
         require(self.step_unit == "he" or self.lr is not None, "lr", self.lr, "step_unit='one' needs one, such as 5e-4")
         require_one_of("start", self.start, ("he", "net"))
-        require(self.autocast in (None, "bfloat16"), "autocast", repr(self.autocast), "use 'bfloat16' or None")
+        require(self.autocast in (None, "bfloat16"), "autocast", self.autocast, "use 'bfloat16' or None")
 
 
 class Known(NamedTuple):
@@ -89,7 +89,7 @@ class Descent(Running):
         require(n >= 1, "n", n, "give the number of training rows")
         require(steps >= 1, "steps", steps, "give the number of steps of the whole run")
         casts = settings.autocast is None or model.dtype == torch.float32
-        require(casts, "autocast", repr(settings.autocast), f"it needs a float32 network, this one is {model.dtype}")
+        require(casts, "autocast", settings.autocast, f"it needs a float32 network, this one is {model.dtype}")
         self.settings, self.model, self.n, self.steps = settings, model, n, steps
         self.largest_step = self.default_lr() if settings.lr is None else settings.lr
         self.pieces = Pieces(model.bayesian, self.step_unit())
@@ -212,21 +212,21 @@ def _is_number(value: object) -> TypeGuard[float]:
 def require_positive(name: str, value: object, *, optional: bool = False) -> None:
     """Raise a one-line `ParameterError` unless ``value`` is a positive number, or None where it is optional."""
     fits = _is_number(value) and 0 < value < math.inf
-    require(fits or (optional and value is None), name, repr(value), "use a positive number, such as 0.1")
+    require(fits or (optional and value is None), name, value, "use a positive number, such as 0.1")
 
 
 def require_from_zero(name: str, value: object) -> None:
     """Raise a one-line `ParameterError` unless ``value`` is zero or a positive number."""
     fits = _is_number(value) and 0 <= value < math.inf
-    require(fits, name, repr(value), "use 0 or a positive number")
+    require(fits, name, value, "use 0 or a positive number")
 
 
 def require_share(name: str, value: object, fix: str, *, ends: bool) -> None:
     """Raise a one-line `ParameterError` unless ``value`` is between 0 and 1, or one of these."""
     fits = _is_number(value) and (0 <= value <= 1 if ends else 0 < value < 1)
-    require(fits, name, repr(value), fix)
+    require(fits, name, value, fix)
 
 
 def require_one_of(name: str, value: object, allowed: tuple[str, ...]) -> None:
     """Raise a one-line `ParameterError` unless ``value`` is one of these words."""
-    require(value in allowed, name, repr(value), f"use one of {', '.join(allowed)}")
+    require(value in allowed, name, value, f"use one of {', '.join(allowed)}")

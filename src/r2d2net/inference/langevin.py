@@ -89,7 +89,7 @@ class Sampling(Training):
         super().__post_init__()
         require_one_of("preconditioner", self.preconditioner, ("rms", "none"))
         is_share = isinstance(self.burn_in, (int, float)) and 0 <= self.burn_in < 1
-        require(is_share, "burn_in", repr(self.burn_in), "use a share from 0 to below 1")
+        require(is_share, "burn_in", self.burn_in, "use a share from 0 to below 1")
         for name in ("thin", "cycles", "memory", "chains"):
             value = getattr(self, name)
             if value is not None or name in ("memory", "chains"):

@@ -50,7 +50,7 @@ class MCDropout(Training):
     def __post_init__(self) -> None:
         super().__post_init__()
         require_share("rate", self.rate, "use a number between 0 and 1, such as 0.2", ends=False)
-        require(isinstance(self.inputs, bool), "inputs", repr(self.inputs), "use True or False")
+        require(isinstance(self.inputs, bool), "inputs", self.inputs, "use True or False")
 
     def build(self, model: BayesianModel, *, n: int, steps: int) -> Dropout:
         return Dropout(self, model, n=n, steps=steps)

@@ -28,7 +28,7 @@ class MFVI(Variational):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require(self.variance == "free", "variance", repr(self.variance), "mean-field inference needs 'free'")
+        require(self.variance == "free", "variance", self.variance, "mean-field inference needs 'free'")
 
     def build(self, model: BayesianModel, *, n: int, steps: int) -> CoordinateAscent:
         require_priors(model, (Gaussian,), "MFVI", "it has scales to learn")

@@ -46,9 +46,9 @@ class Radial(Variational):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require(self.variance == "free", "variance", repr(self.variance), "radial posteriors need 'free'")
+        require(self.variance == "free", "variance", self.variance, "radial posteriors need 'free'")
         fix = "radial noise is drawn for weights: use 'weights'"
-        require(self.estimator == "weights", "estimator", repr(self.estimator), fix)
+        require(self.estimator == "weights", "estimator", self.estimator, fix)
 
     def build(self, model: BayesianModel, *, n: int, steps: int) -> RadialVariational:
         return RadialVariational(self, model, n=n, steps=steps)

@@ -43,7 +43,7 @@ class SGHMC(Sampling):
     def __post_init__(self) -> None:
         super().__post_init__()
         fits = isinstance(self.friction, (int, float)) and 0 < self.friction <= 1
-        require(fits, "friction", repr(self.friction), "use a share above 0, up to 1")
+        require(fits, "friction", self.friction, "use a share above 0, up to 1")
 
     def build(self, model: BayesianModel, *, n: int, steps: int) -> Langevin:
         """Bind to a model, the number of training rows and of steps."""

@@ -29,7 +29,7 @@ class SVI(Variational):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require(self.variance == "free", "variance", repr(self.variance), "plain variational inference needs 'free'")
+        require(self.variance == "free", "variance", self.variance, "plain variational inference needs 'free'")
 
     def build(self, model: BayesianModel, *, n: int, steps: int) -> PlainVariational:
         """Bind to a model, the number of training rows and of steps."""

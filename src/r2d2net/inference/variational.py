@@ -130,7 +130,7 @@ class Variational(Training):
         require_positive("lr_rho", self.lr_rho, optional=True)
         require_positive("initial_scale", self.initial_scale)
         require_whole("draws", self.draws)
-        require(isinstance(self.compile, bool), "compile", repr(self.compile), "use True or False")
+        require(isinstance(self.compile, bool), "compile", self.compile, "use True or False")
         require_one_of("variance", self.variance, ("free", "scaled"))
         if self.estimator is not None:
             require_one_of("estimator", self.estimator, ("weights", "local"))

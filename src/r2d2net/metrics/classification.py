@@ -63,7 +63,7 @@ def ece(
             rows of equal confidence staying together.
     """
     require_whole("bins", bins)
-    require(binning in ("equal_width", "equal_mass"), "binning", repr(binning), "use 'equal_width' or 'equal_mass'")
+    require(binning in ("equal_width", "equal_mass"), "binning", binning, "use 'equal_width' or 'equal_mass'")
     label, array = labelled_probabilities(y, probs)
     confidence, right = array.max(-1), array.argmax(-1) == label
     inner = np.arange(1, bins) / bins

@@ -126,7 +126,7 @@ def uncertainty_scores(
     seed: int | None = 0,
 ) -> Array:
     """The score of each row, large where the prediction is uncertain; the arguments are those of `ood_scores`."""
-    require(score in SCORES, "score", repr(score), f"use one of {', '.join(SCORES)}")
+    require(score in SCORES, "score", score, f"use one of {', '.join(SCORES)}")
     prediction = posterior.predict(x, draws, seed=seed)
     if not isinstance(prediction, ClassDraws):
         raise DataError(f"posterior predicts a {type(prediction).__name__}: these scores need class probabilities")

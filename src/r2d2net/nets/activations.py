@@ -22,5 +22,5 @@ def activation_of(name: str) -> nn.Module:
     >>> activation_of("softplus")
     Softplus(beta=1.0, threshold=20.0)
     """
-    require(name in ACTIVATIONS, "activation", repr(name), f"use one of {', '.join(ACTIVATIONS)}")
+    require(name in ACTIVATIONS, "activation", name, f"use one of {', '.join(ACTIVATIONS)}")
     return ACTIVATIONS[name]()

@@ -32,7 +32,7 @@ class MLP(nn.Sequential):
     """
 
     def __init__(self, inputs: int, hidden: Sequence[int] = (50,), outputs: int = 1, activation: str = "relu") -> None:
-        require(isinstance(hidden, Sequence), "hidden", repr(hidden), "use a list of widths, such as [50]")
+        require(isinstance(hidden, Sequence), "hidden", hidden, "use a list of widths, such as [50]")
         widths = [inputs, *hidden, outputs]
         for name, width in zip(["inputs", *("hidden" for _ in hidden), "outputs"], widths, strict=True):
             require_whole(name, width)

@@ -40,7 +40,7 @@ def build(name: str, **options: Any) -> nn.Module:
       (2): Linear(in_features=3, out_features=1, bias=True)
     )
     """
-    require(name in NETS, "name", repr(name), f"use one of {', '.join(NETS)}")
+    require(name in NETS, "name", name, f"use one of {', '.join(NETS)}")
     signature = inspect.signature(NETS[name])
     try:
         signature.bind(**options)

@@ -77,7 +77,7 @@ class ResNet(nn.Module):
         for count in blocks:
             require_whole("blocks", count)
         require_whole("width", width)
-        require(stem in LEAST, "stem", repr(stem), "use 'small' or 'large'")
+        require(stem in LEAST, "stem", stem, "use 'small' or 'large'")
         require_image(channels, classes, size, least=LEAST[stem], name=f"ResNet with stem={stem!r}")
         self.stem = _stem(channels, stem, width)
         stages, inputs = [], width

@@ -190,7 +190,7 @@ def shape_parameter(argument: str, value: float) -> float:
 def _number(argument: str, value: float, low: float, high: float) -> float:
     is_number = isinstance(value, Real) and not isinstance(value, bool)
     fix = f"use a number between {low:g} and {high:g}"
-    require(is_number and low <= float(value) <= high, argument, repr(value), fix)
+    require(is_number and low <= float(value) <= high, argument, value, fix)
     return float(value)
 
 

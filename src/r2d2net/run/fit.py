@@ -90,14 +90,14 @@ def fit(
         raise ParameterError(f"model is a {type(model).__name__}: wrap the network in r2d2net.BayesianModel")
     method = SVGI() if algorithm is None else method_named(algorithm)
     known = prior is None or (isinstance(prior, str) and prior == "auto")
-    require(known, "prior", repr(prior), "use 'auto', or give a prior of your own to BayesianModel")
+    require(known, "prior", prior, "use 'auto', or give a prior of your own to BayesianModel")
     every = 0.0 if checkpoint_every == "epoch" else checkpoint_every
     in_range = isinstance(every, (int, float)) and not isinstance(every, bool) and every >= 0
-    require(in_range, "checkpoint_every", repr(checkpoint_every), "use 'epoch' or a number of seconds from 0")
+    require(in_range, "checkpoint_every", checkpoint_every, "use 'epoch' or a number of seconds from 0")
     if resume is not None and checkpoint_to is not None and Path(resume) != Path(checkpoint_to):
         raise ParameterError(f"resume={resume} and checkpoint_to={checkpoint_to} differ: give resume alone")
 
-    require(score in ("nll", "auroc"), "score", repr(score), "use 'nll' or 'auroc'")
+    require(score in ("nll", "auroc"), "score", score, "use 'nll' or 'auroc'")
     if score == "auroc" and not isinstance(model.likelihood, (Bernoulli, Categorical)):
         raise ParameterError(f"score='auroc' ranks classes, and the likelihood is {type(model.likelihood).__name__}")
 

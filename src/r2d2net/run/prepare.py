@@ -61,7 +61,7 @@ def prepare(
         held = _own_copy(as_arrays(validation, model.device, model.dtype))
     elif validation is not None:
         share = isinstance(validation, (int, float)) and 0 < validation < 1
-        require(share, "validation", repr(validation), "use a share between 0 and 1, or (x, y)")
+        require(share, "validation", validation, "use a share between 0 and 1, or (x, y)")
         order = torch.randperm(len(y), generator=torch.Generator().manual_seed(mix(seed, -2))).to(y.device)
         count = max(1, round(validation * len(y)))
         if count >= len(y):

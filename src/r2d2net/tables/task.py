@@ -83,7 +83,7 @@ class Task:
 
 def detect_task(column: pd.Series, target: str, told: str = "auto", convention: Convention = UNKNOWN) -> Task:
     """The task that a target's filled cells ask for, or the one that the user told."""
-    require(told in TASKS, "--task", told, f"use one of {', '.join(TASKS)}")
+    require(told in TASKS, "task", told, f"use one of {', '.join(TASKS)}")
     cells = alike(codes(column))
     form = number_form(column, convention.decimal) or Form("", "", SECONDS if is_duration(column) else "")
     values = written_numbers(column, form.form)
