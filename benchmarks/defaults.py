@@ -4,7 +4,7 @@
 
 LeNet, Gaussian prior, three epochs of the first 50,000 training images of MNIST; accuracy and negative log likelihood
 of the other 10,000. Step sizes are shares of what `Training` would take by default for a run of this length. Results
-are written as they come, and those that are there are not computed again.
+are written to defaults.json as they come, and those that are there are not computed again.
 """
 
 from __future__ import annotations
@@ -98,9 +98,10 @@ def main() -> None:
     torch.set_num_threads(1)
     console, data = Console(), digits(options.data)
     options.out.mkdir(parents=True, exist_ok=True)
+    file = options.out / "defaults.json"
+    stored: dict[str, dict[str, Any]] = json.loads(file.read_text()) if file.exists() else {}
     for name in options.only:
-        file = options.out / f"defaults-{name}.json"
-        rows: list[dict[str, Any]] = json.loads(file.read_text())["rows"] if file.exists() else []
+        rows: list[dict[str, Any]] = stored[name]["rows"] if name in stored else []
         for setting in GRIDS[name]:
             for seed in range(options.seeds):
                 if any(row["setting"] == setting and row["seed"] == seed for row in rows):
@@ -109,7 +110,8 @@ def main() -> None:
                 rows.append(row)
                 console.print(name, row)
                 facts = {"epochs": EPOCHS, "batch_size": ROWS, "validation": VALIDATION, "draws": DRAWS}
-                write_json(file, {"rows": rows, **provenance(facts, seed=seed)})
+                stored[name] = {"rows": rows, **provenance(facts, seed=seed)}
+                write_json(file, stored)
         table = Table("setting", "accuracy", "NLL", title=name)
         for setting in GRIDS[name]:
             runs = [row for row in rows if row["setting"] == setting]

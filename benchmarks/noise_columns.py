@@ -6,7 +6,7 @@
 network with other priors and algorithms, and ridge regression, its penalty by cross-validation on the rows that are not
 for the test. Given are the errors on test rows, and how well the inputs' rank tells the ten true columns from the noise
 (AUROC; for ridge by |coefficient|; last, by each column's |correlation| with the target, which needs no model). Results
-are written as they come, and those that are there are not computed again.
+are written to noise-columns.json as they come, and those that are there are not computed again.
 """
 
 from __future__ import annotations
@@ -123,17 +123,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, nargs="+", default=[2000, 2001, 2002, 2003, 2004])
     parser.add_argument("--out", type=Path, default=Path("out/bench"))
-    wanted = parser.parse_args()
-    results: dict[str, dict[str, dict[str, Any]]] = {}
-    for seed in wanted.seeds:
-        path = wanted.out / f"noise-columns-{seed}.json"
-        settings = {"noise": NOISE, "fits": FITS, "beside": [RIDGE, CORRELATION]}
-        stored = json.loads(path.read_text()) if path.exists() else None
-        if stored is None or stored["settings"] != settings:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            stored = {"results": run_seed(seed), **provenance(settings, seed)}
-            write_json(path, stored)
-        results[str(seed)] = stored["results"]
+    options = parser.parse_args()
+    options.out.mkdir(parents=True, exist_ok=True)
+    file = options.out / "noise-columns.json"
+    runs: dict[str, dict[str, Any]] = json.loads(file.read_text()) if file.exists() else {}
+    settings = {"noise": NOISE, "fits": FITS, "beside": [RIDGE, CORRELATION]}
+    seeds = [str(seed) for seed in options.seeds]
+    for seed in seeds:
+        if seed not in runs or runs[seed]["settings"] != settings:
+            runs[seed] = {"results": run_seed(int(seed)), **provenance(settings, int(seed))}
+            write_json(file, runs)
+    results = {seed: runs[seed]["results"] for seed in seeds}
     show(results)
 
 

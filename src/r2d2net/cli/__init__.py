@@ -147,8 +147,8 @@ def reproduce(
 ) -> None:
     """Reproduce a table or figure of the paper, for example `r2d2net reproduce simulation --scale smoke`.
 
-    What is finished is not done again, so an interrupted command goes on when it is given once more. Exit code 1 if a
-    cell failed: its log says why.
+    What is finished is not done again, so an interrupted command goes on when it is given once more; with
+    `--out results` it goes on from the tables of results kept there. Exit code 1 if a cell failed: its log says why.
     """
     from r2d2net.paper.experiments.reproducing import Request, listing
     from r2d2net.paper.experiments.reproducing import reproduce as run
@@ -191,7 +191,8 @@ def report(
 ) -> None:
     """Write the reports of finished or unfinished reproductions from their result files, and an index of them.
 
-    For example `r2d2net report results/`: report.md, report.html, results.json and results.parquet in each folder.
+    For example `r2d2net report results/`: report.md, report.html, cells.jsonl (all cell files in one table),
+    results.json and results.parquet in each folder.
     """
     from r2d2net.paper.report.flat_results import HINT, has_parquet
     from r2d2net.paper.report.index import write_reports

@@ -2,6 +2,7 @@
 
 import io
 import json
+import shutil
 import sys
 from dataclasses import replace
 
@@ -10,6 +11,7 @@ from rich.console import Console
 
 import r2d2net as rn
 from paper.experiments import jobs
+from r2d2net.paper.cell_files import pack_cells
 from r2d2net.paper.experiments import ARTEFACTS, reproducing
 from r2d2net.paper.experiments.artefact import Artefact, only
 from r2d2net.paper.experiments.grid import Cell
@@ -46,6 +48,16 @@ def test_a_part_of_a_grid_is_run_and_the_whole_is_described(artefact, tmp_path):
     assert [cell["key"] for cell in about["cells"]] == ["a-0", "a-1", "b-0", "b-1"]
     assert (about["scale"], about["variant"], about["reduced"]) == ("smoke", "plain", "less")
     assert about["replicates"] == 2
+
+
+def test_a_grid_goes_on_from_a_table_of_results(artefact, tmp_path):
+    grid, _ = ask(tmp_path, only=("a",))
+    pack_cells(grid.folder)
+    shutil.rmtree(grid.folder / "cells")
+    grid, watched = ask(tmp_path)
+    assert (watched.skipped, watched.done, watched.failed) == (1, 1, {})
+    assert [one["key"] for one in grid.results()] == ["a-0", "b-0"]
+    assert [(grid.shared / name).read_text() for name in ("a", "b")] == [".", "."], "neither was computed twice"
 
 
 def test_variants_have_folders_of_their_own(artefact, tmp_path):

@@ -15,6 +15,7 @@ from rich.console import Console
 
 from r2d2net.errors import ParameterError, require_whole
 from r2d2net.files import make_folder, write_json
+from r2d2net.paper.cell_files import unpack_cells
 from r2d2net.paper.experiments import ARTEFACTS
 from r2d2net.paper.experiments.artefact import SCALES, Artefact, Scale, only
 from r2d2net.paper.experiments.grid import Cell, Grid, run_on_this_machine
@@ -84,10 +85,14 @@ def reproduce(request: Request, console: Console, *, quiet: bool = False) -> tup
 
 
 def unfinished_cells(grid: Grid, out: Path) -> Sequence[Cell]:
-    """Cells without a result; makes no folder, but sees that one which is there can be used."""
+    """Find the cells without a result: neither a cell file nor, where there are no cell files, a line of the table.
+
+    Makes no folder for results, but checks that one which is there can be written.
+    """
     if not out.is_dir():
         return grid.cells
     make_folder(out, "--out")
+    unpack_cells(grid.folder)
     return grid.unfinished()
 
 

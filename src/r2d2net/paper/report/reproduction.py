@@ -2,8 +2,9 @@
 
     report.md, figures/    for a repository's pages
     report.html            one file with everything in it
+    cells.jsonl            all cell files in one table, one line each: see `r2d2net.paper.cell_files`
     results.json           the compared tables: mean, standard error, the paper's figure, the mark
-    results.parquet        a line a cell, where pyarrow is installed
+    results.parquet        the numbers of all cells, one line each, where pyarrow is installed
 
 Reads result files only.
 """
@@ -15,6 +16,7 @@ from typing import Any
 
 from r2d2net.errors import DataError
 from r2d2net.files import write_json, write_text
+from r2d2net.paper.cell_files import pack_cells
 from r2d2net.paper.report import chosen
 from r2d2net.paper.report.comparison import CONFIDENCE, columns, comparison_block, number
 from r2d2net.paper.report.discrepancies import concerning
@@ -150,6 +152,8 @@ def write_report(folder: Path) -> list[Path]:
     for path, text in zip(written, (to_markdown(made), to_html(made)), strict=True):
         write_text(path, text)
     written += write_drawings(made, folder / "figures")
+    if (table := pack_cells(folder)) is not None:
+        written.append(table)
     write_json(folder / "results.json", summary(found, compared(found)))
     written.append(folder / "results.json")
     if has_parquet() and found.results:

@@ -1,0 +1,123 @@
+"""Cell files and the table that holds all of them: nothing is lost on the way there and back, damage is one line."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from paper.report.grids import cell, simulation, write_grid
+from r2d2net.errors import DataError
+from r2d2net.files import write_json
+from r2d2net.paper import cell_files
+from r2d2net.paper.cell_files import pack_cells, read_table, unpack_cells
+from r2d2net.paper.report.reproduction import write_report
+from r2d2net.paper.report.results import read_folder
+from table_runs import command
+
+RESULTS = Path(__file__).parents[2] / "results"
+AWKWARD = {
+    "whole": 1,
+    "real": 1.0,
+    "third": 1 / 3,
+    "tiny": 5e-324,
+    "large": 2**70,
+    "none": None,
+    "infinite": float("inf"),
+    "nested": {"list": [1, 1.0, "1", None, True, []], "empty": {}},
+    "text": "two\nlines | ü\u2028",
+}
+
+
+def contents(folder):
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+@pytest.fixture
+def grid(tmp_path):
+    made = simulation({"r2d2-svgi": (20.0, 21.0, 24.0)})
+    return write_grid(tmp_path / "simulation-machine", "simulation", made)
+
+
+def test_cells_come_back_from_the_table_byte_for_byte(tmp_path):
+    (tmp_path / "cells").mkdir()
+    for i, value in enumerate([AWKWARD, {**AWKWARD, "more": [AWKWARD]}]):
+        write_json(tmp_path / "cells" / f"a-{i}.json", cell(f"a-{i}", {"seed": i, "value": value}, value))
+    before = contents(tmp_path / "cells")
+    table = pack_cells(tmp_path)
+    assert table is not None
+    assert table.read_text().count("\n") == 2
+    shutil.rmtree(tmp_path / "cells")
+    assert unpack_cells(tmp_path) == 2
+    assert contents(tmp_path / "cells") == before
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["cells", "cells.jsonl"]
+
+
+def test_a_report_of_the_table_is_that_of_the_files(grid):
+    written = write_report(grid)
+    assert grid / "cells.jsonl" in written
+    from_files = {path: path.read_bytes() for path in written}
+    shutil.rmtree(grid / "cells")
+    assert write_report(grid) == [path for path in written if path.name != "cells.jsonl"]
+    assert not (grid / "cells").exists()
+    assert {path: path.read_bytes() for path in written} == from_files
+
+
+def test_where_there_are_files_the_table_is_not_read(grid):
+    pack_cells(grid)
+    assert unpack_cells(grid) == 0
+    (grid / "cells" / "r2d2-svgi-1.json").unlink()
+    assert read_folder(grid).missing == ["r2d2-svgi-1"]
+    write_report(grid)
+    assert "r2d2-svgi-1" not in read_table(grid)
+
+
+def test_a_kill_while_files_are_restored_leaves_none(grid, monkeypatch):
+    pack_cells(grid)
+    shutil.rmtree(grid / "cells")
+    written = []
+
+    def stop(path, content):
+        if len(written) == 2:
+            raise KeyboardInterrupt
+        written.append(path)
+
+    monkeypatch.setattr(cell_files, "write_json", stop)
+    with pytest.raises(KeyboardInterrupt):
+        unpack_cells(grid)
+    assert sorted(path.name for path in grid.iterdir()) == ["cells.jsonl", "grid.json"]
+
+
+@pytest.mark.parametrize(
+    ("line", "match"),
+    [
+        ("{", r"cells.jsonl, line 7, cannot be read \(.*\): restore the file, or remove it"),
+        ("", r"cells.jsonl, line 7, cannot be read"),
+        ("[1]", r"cells.jsonl, line 7, is no file of a grid \(without 'key'\): restore"),
+        (json.dumps(cell("../secret", {"seed": 0}, {})), r"line 7, has a key that cannot be used \('../secret'\)"),
+        (json.dumps(cell("r2d2-svgi-1", {"seed": 0}, {})), r"line 7, has a key that cannot be used \('r2d2-svgi-1'\)"),
+    ],
+)
+def test_a_damaged_table_is_one_line(grid, line, match):
+    table = pack_cells(grid)
+    shutil.rmtree(grid / "cells")
+    table.write_text(table.read_text() + line + "\n")
+    for use in (read_folder, unpack_cells):
+        with pytest.raises(DataError, match=match):
+            use(grid)
+    ended = command("report", grid)
+    assert (ended.code, ended.error.count("\n")) == (2, 1)
+    assert not (grid / "cells").exists()
+
+
+def test_a_file_of_another_cell_is_one_line(grid):
+    (grid / "cells" / "r2d2-svgi-1.json").rename(grid / "cells" / "other.json")
+    with pytest.raises(DataError, match=r"other.json has the result of another cell \('r2d2-svgi-1'\): remove it"):
+        pack_cells(grid)
+
+
+@pytest.mark.parametrize("folder", sorted(path.parent.name for path in RESULTS.glob("*/grid.json")))
+def test_committed_results_are_complete(folder):
+    read = read_folder(RESULTS / folder)
+    assert read.results
+    assert (read.missing, read.failures) == ([], {})
