@@ -9,9 +9,11 @@ from pathlib import Path
 import pytest
 
 from r2d2net.cli import in_options
+from r2d2net.paper.cli import Scales
 from r2d2net.paper.experiments import ARTEFACTS
+from r2d2net.paper.experiments.artefact import SCALES
 from r2d2net.paper.experiments.reproducing import with_seed
-from table_runs import command
+from table_runs import command, make_table
 
 QUICK = """
 import sys
@@ -21,6 +23,15 @@ try:
 finally:
     slow = {"torch", "sklearn", "pandas", "matplotlib", "scipy", "numpy"} & sys.modules.keys()
     assert not slow, slow
+"""
+CORE = """
+import sys
+from r2d2net.cli import main
+try:
+    main()
+finally:
+    paper = [name for name in sys.modules if name.startswith("r2d2net.paper")]
+    assert not paper, paper
 """
 
 
@@ -111,6 +122,11 @@ def test_child_process_ends_the_same_way() -> None:
         (["fit", "--help"], 0),
         (["data", "list", "--help"], 0),
         (["fit", "--no"], 2),
+        (["reproduce", "--list"], 0),
+        (["reproduce", "--list", "--json"], 0),
+        (["reproduce"], 2),
+        (["report", "--help"], 0),
+        (["priors", "--no"], 2),
     ],
 )
 def test_help_and_wrong_options_do_not_wait_for_torch(arguments: list[str], code: int) -> None:
@@ -118,6 +134,32 @@ def test_help_and_wrong_options_do_not_wait_for_torch(arguments: list[str], code
     done = subprocess.run(child, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == code, done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_no_command_but_the_paper_s_own_imports_it(tmp_path: Path) -> None:
+    make_table(60).to_csv(tmp_path / "table.csv", index=False)
+    quick = ["--target", "price", "--epochs", "1", "--hidden", "2", "--draws", "2", "--out", "run"]
+    for arguments, code in (
+        (["--help"], 0),
+        (["fit", "--help"], 0),
+        (["fit", "table.csv", *quick], 0),
+        (["predict", "run", "table.csv", "-o", "predictions.csv"], 0),
+        (["evaluate", "run", "nowhere.csv"], 2),
+        (["data", "list"], 0),
+    ):
+        child = [sys.executable, "-c", CORE, *arguments]
+        done = subprocess.run(child, capture_output=True, text=True, timeout=120, check=False, cwd=tmp_path)
+        assert done.returncode == code, done.stderr
+        assert "Traceback" not in done.stderr
+
+
+def test_the_list_of_artefacts() -> None:
+    done = command("reproduce", "--list", "--json")
+    assert done.json == {name: artefact.title for name, artefact in ARTEFACTS.items()}
+    assert [name for name, artefact in ARTEFACTS.items() if artefact.name != name] == []
+    lines = command("reproduce", "--list").out.splitlines()
+    assert [line.split()[0] for line in lines] == list(ARTEFACTS)
+    assert [scale.value for scale in Scales] == list(SCALES)
 
 
 def test_the_library_s_keywords_become_options() -> None:

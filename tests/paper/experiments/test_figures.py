@@ -10,7 +10,8 @@ import torch
 from paper.experiments.small_figures import NAMES, result_of, small_cells, small_results, smaller
 from r2d2net import data, nets
 from r2d2net.json_arrays import pack, unpack
-from r2d2net.paper.experiments import ARTEFACTS, SCALES, filters, hyperparameters
+from r2d2net.paper.experiments import ARTEFACTS, filters, hyperparameters
+from r2d2net.paper.experiments.artefact import SCALES
 from r2d2net.paper.experiments.fitted_rows import fitted
 from r2d2net.paper.experiments.grid import Place
 from r2d2net.paper.experiments.recipe import method_by

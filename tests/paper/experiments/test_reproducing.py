@@ -4,6 +4,7 @@ import io
 import json
 import shutil
 import sys
+from collections import ChainMap
 from dataclasses import replace
 
 import pytest
@@ -31,7 +32,7 @@ def cells(scale, replicates=None, variant="plain"):
 @pytest.fixture
 def artefact(monkeypatch):
     made = Artefact("made-up", "a title", cells, jobs.work, lambda scale: "less", variants=("plain", "other"))
-    monkeypatch.setitem(reproducing.ARTEFACTS, "made-up", made)
+    monkeypatch.setattr(reproducing, "ARTEFACTS", ChainMap({"made-up": made}, ARTEFACTS))
     return made
 
 

@@ -17,7 +17,8 @@ from r2d2net.data import Augment
 from r2d2net.errors import DataError
 from r2d2net.inference import SVGI
 from r2d2net.model import BayesianModel
-from r2d2net.paper.experiments import ARTEFACTS, SCALES, classification, images, regimes, simulation, uci
+from r2d2net.paper.experiments import ARTEFACTS, classification, images, regimes, simulation, uci
+from r2d2net.paper.experiments.artefact import SCALES
 from r2d2net.paper.experiments.device import device
 from r2d2net.paper.experiments.grid import Place
 from r2d2net.paper.experiments.method_rows import ROWS

@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from r2d2net import metrics
+from r2d2net.paper.experiments import TITLES
 from r2d2net.paper.experiments.artefact import Artefact, Scale
 from r2d2net.paper.experiments.fitted_rows import our_training
 from r2d2net.paper.experiments.grid import Cell, Place, Settings
@@ -176,10 +177,10 @@ def _count(images: int | None) -> str:
     return "all" if images is None else f"{images:,}"
 
 
-def _artefact(name: str, title: str, sizes: dict[Scale, Size], data: tuple[str, ...]) -> Artefact:
-    return Artefact(name, title, partial(cells, sizes), compute, partial(reduced, sizes), data, gpu=True)
+def _artefact(name: str, sizes: dict[Scale, Size], data: tuple[str, ...]) -> Artefact:
+    return Artefact(name, TITLES[name], partial(cells, sizes), compute, partial(reduced, sizes), data, gpu=True)
 
 
-BY_LENET = _artefact("classification-lenet", "image classification with LeNet", LENET, ("cifar10", "cifar100"))
-BY_ALEXNET = _artefact("classification-alexnet", "image classification with AlexNet", ALEXNET, tuple(SETS.values()))
-BY_ARCHITECTURE = _artefact("architectures", "four architectures on CIFAR-10", ARCHITECTURES, ("cifar10",))
+BY_LENET = _artefact("classification-lenet", LENET, ("cifar10", "cifar100"))
+BY_ALEXNET = _artefact("classification-alexnet", ALEXNET, tuple(SETS.values()))
+BY_ARCHITECTURE = _artefact("architectures", ARCHITECTURES, ("cifar10",))

@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from r2d2net import checkpoint, nets
 from r2d2net.likelihoods import Categorical
 from r2d2net.model import BayesianModel
+from r2d2net.paper.experiments import TITLES
 from r2d2net.paper.experiments.artefact import Artefact, Scale
 from r2d2net.paper.experiments.grid import Cell, Place, Settings
 from r2d2net.paper.experiments.method_rows import method_of, prior_of
@@ -119,7 +120,7 @@ def reduced(scale: Scale) -> str:
 
 ARTEFACT = Artefact(
     name="complexity",
-    title="parameters of the networks, and what each design stores and costs",
+    title=TITLES["complexity"],
     cells=cells,
     compute=compute,
     reduced=reduced,

@@ -18,6 +18,7 @@ from torch.nn.functional import conv2d
 from r2d2net import metrics, nets
 from r2d2net.json_arrays import pack
 from r2d2net.nets.simple_cnn import PADDING
+from r2d2net.paper.experiments import TITLES
 from r2d2net.paper.experiments.artefact import Artefact, Scale, cells_of_rows
 from r2d2net.paper.experiments.grid import Cell, Place, Settings
 from r2d2net.paper.experiments.images import (
@@ -103,7 +104,7 @@ def roughness(picture: Tensor) -> Tensor:
 
 ARTEFACT = Artefact(
     name="filters",
-    title="the five largest-norm filters of the designs on CIFAR-10",
+    title=TITLES["filters"],
     cells=cells,
     compute=compute,
     reduced=lambda scale: less_than(SIZES[scale], SIZES["paper"]),

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from r2d2net import metrics
-from r2d2net.paper.experiments import regressions
+from r2d2net.paper.experiments import TITLES, regressions
 from r2d2net.paper.experiments.artefact import Artefact, Scale
 from r2d2net.paper.experiments.grid import Cell, Place, Settings
 from r2d2net.paper.experiments.regressions import fitted_mlp, simulated_rows
@@ -76,7 +76,7 @@ def compute(settings: Settings, place: Place) -> dict[str, Any]:
 
 ARTEFACT = Artefact(
     name="hyperparameters",
-    title="test MSE of an R2D2 MLP as a_pi, b and rho_0 vary",
+    title=TITLES["hyperparameters"],
     cells=cells,
     compute=compute,
     reduced=lambda scale: regressions.reduced(scale, REPLICATES[scale]),

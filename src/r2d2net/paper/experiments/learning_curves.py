@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from r2d2net import metrics
+from r2d2net.paper.experiments import TITLES
 from r2d2net.paper.experiments.artefact import Artefact, Scale, cells_of_rows
 from r2d2net.paper.experiments.grid import Cell, Place, Settings
 from r2d2net.paper.experiments.images import (
@@ -72,7 +73,7 @@ def compute(settings: Settings, place: Place) -> dict[str, Any]:
 
 ARTEFACT = Artefact(
     name="learning-curves",
-    title="training and validation loss of the BNN designs by epoch, LeNet on CIFAR-10",
+    title=TITLES["learning-curves"],
     cells=cells,
     compute=compute,
     reduced=lambda scale: less_than(SIZES[scale], SIZES["paper"]),

@@ -23,6 +23,7 @@ from typing import Any
 
 from r2d2net import metrics
 from r2d2net.data import ImageSet, ood_images, transforms
+from r2d2net.paper.experiments import TITLES
 from r2d2net.paper.experiments.artefact import Artefact, Scale, cells_of_rows
 from r2d2net.paper.experiments.fitted_rows import our_training
 from r2d2net.paper.experiments.grid import Cell, Place, Settings
@@ -154,12 +155,11 @@ def reduced(inside: str, scale: Scale) -> str:
     )
 
 
-def _artefact(inside: str, title: str, data: tuple[str, ...]) -> Artefact:
-    return Artefact(f"ood-{inside}", title, partial(cells, inside), compute, partial(reduced, inside), data, gpu=True)
+def _artefact(inside: str, data: tuple[str, ...]) -> Artefact:
+    name = f"ood-{inside}"
+    return Artefact(name, TITLES[name], partial(cells, inside), compute, partial(reduced, inside), data, gpu=True)
 
 
-MNIST = _artefact("mnist", "out-of-distribution detection, LeNet on MNIST", ("mnist", *OUTSIDE.values()))
-CIFAR10 = _artefact("cifar10", "out-of-distribution detection, LeNet on CIFAR-10", ("cifar10", *OUTSIDE.values()))
-DRD = _artefact(
-    "drd", "out-of-distribution detection on retinas (a stand-in for the paper's set)", ("diabetic-retinopathy",)
-)
+MNIST = _artefact("mnist", ("mnist", *OUTSIDE.values()))
+CIFAR10 = _artefact("cifar10", ("cifar10", *OUTSIDE.values()))
+DRD = _artefact("drd", ("diabetic-retinopathy",))

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from r2d2net import metrics
 from r2d2net.json_arrays import pack
-from r2d2net.paper.experiments import regressions
+from r2d2net.paper.experiments import TITLES, regressions
 from r2d2net.paper.experiments.artefact import Artefact, Scale, cells_of_rows
 from r2d2net.paper.experiments.grid import Cell, Place, Settings
 from r2d2net.paper.experiments.regressions import fitted_mlp, simulated_rows
@@ -67,7 +67,7 @@ def _ends(samples: Tensor) -> tuple[Tensor, Tensor]:
 
 ARTEFACT = Artefact(
     name="prediction-bands",
-    title="predictive means and bands of the designs on y = x^3 + e",
+    title=TITLES["prediction-bands"],
     cells=cells,
     compute=compute,
     reduced=regressions.reduced,

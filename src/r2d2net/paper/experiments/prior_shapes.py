@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
+from r2d2net.paper.experiments import TITLES
 from r2d2net.paper.experiments.artefact import Artefact, Scale
 from r2d2net.paper.experiments.grid import Cell, Place, Settings
 from r2d2net.paper.prior_rates import labels, rate_row
@@ -39,7 +40,7 @@ def reduced(scale: Scale) -> str:
 
 ARTEFACT = Artefact(
     name="priors",
-    title="densities of shrinkage priors, and their rates at zero and in the tail",
+    title=TITLES["priors"],
     cells=cells,
     compute=compute,
     reduced=reduced,

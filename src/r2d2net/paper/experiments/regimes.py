@@ -23,6 +23,7 @@ from r2d2net import inference, metrics, nets, priors
 from r2d2net.data import Simulated
 from r2d2net.diagnostics import of_predictions
 from r2d2net.model import AnyPrior, BayesianModel
+from r2d2net.paper.experiments import TITLES
 from r2d2net.paper.experiments.artefact import Artefact, Scale
 from r2d2net.paper.experiments.grid import Cell, Place, Settings
 from r2d2net.paper.experiments.tuning import tuned_fit
@@ -165,7 +166,7 @@ def reduced(scale: Scale) -> str:
 
 ARTEFACT = Artefact(
     name="regimes",
-    title="every prior on sparse, big, dense and nonlinear truths (ours; the paper has none)",
+    title=TITLES["regimes"],
     cells=cells,
     compute=compute,
     reduced=reduced,

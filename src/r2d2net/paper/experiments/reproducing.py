@@ -141,8 +141,3 @@ def rows_of(grid: Grid) -> dict[str, Any]:
         if "recipe" in cell.settings and "a_pi" not in cell.settings
     }
     return {row: described(one["recipe"], row, **one.get("method", {})) for row, one in rows.items()}
-
-
-def listing() -> Sequence[tuple[str, str]]:
-    """(name, title) of every artefact."""
-    return [(artefact.name, artefact.title) for artefact in ARTEFACTS.values()]

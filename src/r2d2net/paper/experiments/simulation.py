@@ -22,6 +22,7 @@ from r2d2net import metrics, nets
 from r2d2net.diagnostics import of_predictions
 from r2d2net.inference import HMC, SVGI
 from r2d2net.model import BayesianModel
+from r2d2net.paper.experiments import TITLES
 from r2d2net.paper.experiments.artefact import Artefact, Scale
 from r2d2net.paper.experiments.fitted_rows import our_training
 from r2d2net.paper.experiments.grid import Cell, Place, Settings
@@ -211,7 +212,7 @@ def reduced(scale: Scale) -> str:
 
 ARTEFACT = Artefact(
     name="simulation",
-    title="test MSE and inference error on simulated regressions",
+    title=TITLES["simulation"],
     cells=cells,
     compute=compute,
     reduced=reduced,

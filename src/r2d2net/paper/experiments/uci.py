@@ -23,6 +23,7 @@ from r2d2net.data.formats.uci_table import SPLITS
 from r2d2net.data.loading import VARIABLE
 from r2d2net.errors import DataError
 from r2d2net.model import BayesianModel
+from r2d2net.paper.experiments import TITLES
 from r2d2net.paper.experiments.artefact import Artefact, Scale
 from r2d2net.paper.experiments.grid import Cell, Place, Settings
 from r2d2net.paper.experiments.method_rows import method_of, prior_of
@@ -144,7 +145,7 @@ def reduced(scale: Scale) -> str:
 
 ARTEFACT = Artefact(
     name="uci",
-    title="error and log density on UCI regressions (ours; the paper has none)",
+    title=TITLES["uci"],
     cells=cells,
     compute=compute,
     reduced=reduced,

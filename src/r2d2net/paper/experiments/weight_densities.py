@@ -14,7 +14,7 @@ import numpy as np
 from torch import Tensor
 
 from r2d2net.json_arrays import pack
-from r2d2net.paper.experiments import regressions
+from r2d2net.paper.experiments import TITLES, regressions
 from r2d2net.paper.experiments.artefact import Artefact, Scale, cells_of_rows
 from r2d2net.paper.experiments.grid import Cell, Place, Settings
 from r2d2net.paper.experiments.regressions import fitted_mlp, simulated_rows
@@ -58,7 +58,7 @@ def _quantiles(weights: Tensor) -> dict[str, Any]:
 
 ARTEFACT = Artefact(
     name="weight-densities",
-    title="draws of the first-layer weights nearest zero",
+    title=TITLES["weight-densities"],
     cells=cells,
     compute=compute,
     reduced=regressions.reduced,
