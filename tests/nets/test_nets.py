@@ -10,8 +10,8 @@ import torch
 
 import r2d2net as rn
 from r2d2net import nets
-from r2d2net.nets.registry import NETS
 from r2d2net.nets.resnet import Bottleneck
+from r2d2net.registry import NETWORKS
 
 SMALL = {  # the least of each kind that still has every one of its parts
     "simple_cnn": {"channels": 1, "size": 8},
@@ -243,4 +243,4 @@ def test_the_least_size_works(name, size):
 
 
 def test_the_registry_has_every_network():
-    assert set(NETS) == {*SMALL, *TABLES}
+    assert set(NETWORKS) == {*SMALL, *TABLES}

@@ -1,5 +1,6 @@
 """Inference algorithms, one file each. What an algorithm is stands in `base`."""
 
+from r2d2net import registry
 from r2d2net.errors import ParameterError
 from r2d2net.inference.base import Draws, Info, Method, Running
 from r2d2net.inference.cavi import CAVI
@@ -17,21 +18,7 @@ from r2d2net.inference.svgi import SVGI
 from r2d2net.inference.svi import SVI
 from r2d2net.inference.variational import VariationalState
 
-ALGORITHMS = (
-    "SVGI",
-    "CAVI",
-    "SVI",
-    "MFVI",
-    "Radial",
-    "MAP",
-    "MCDropout",
-    "DeepEnsemble",
-    "EDL",
-    "DPN",
-    "SGLD",
-    "SGHMC",
-    "HMC",
-)
+ALGORITHMS = registry.ALGORITHMS.class_names
 
 
 def method_named(algorithm: Method | str) -> Method:
@@ -40,14 +27,13 @@ def method_named(algorithm: Method | str) -> Method:
     >>> method_named("sgld").thin is None
     True
     """
-    names = {kind.lower(): kind for kind in ALGORITHMS}
-    if isinstance(algorithm, str) and algorithm.lower() in names:
-        found: Method = globals()[names[algorithm.lower()]]()
-        return found
+    if isinstance(algorithm, str) and algorithm.lower() in registry.ALGORITHMS:
+        method: Method = registry.ALGORITHMS.constructor(algorithm.lower())()
+        return method
     if isinstance(algorithm, type) and issubclass(algorithm, Method):
         raise ParameterError(f"algorithm={algorithm.__name__} is a class: write {algorithm.__name__}()")
     if not isinstance(algorithm, Method):
-        known = ", ".join(sorted(names))
+        known = ", ".join(sorted(registry.ALGORITHMS))
         raise ParameterError(f"algorithm={algorithm!r} is no algorithm: use one of {known}, or of r2d2net.inference")
     return algorithm
 
