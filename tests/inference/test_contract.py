@@ -8,7 +8,7 @@ import r2d2net as rn
 from r2d2net import checkpoint, inference, nets
 from r2d2net.priors import (
     R2D2,
-    AdaptiveR2D2,
+    ContinuousScalePrior,
     DirichletLaplace,
     Gaussian,
     GeneralizedDoublePareto,
@@ -34,7 +34,6 @@ PRIORS = [
     SpikeSlab(),
 ]
 CLASSES_ONLY = {"EDL", "DPN"}
-EVERY_PRIOR = {"SVGI", "CAVI", "SVI", "SGLD", "SGHMC", "HMC", "Radial"}
 
 
 def regression():
@@ -144,8 +143,7 @@ def test_an_algorithm_keeps_the_contract(algorithm, problem, tmp_path, killed_at
 @pytest.mark.parametrize("prior", PRIORS, ids=lambda prior: type(prior).__name__)
 def test_a_prior_suits_or_is_refused_in_one_line(algorithm, prior):
     problem = "lenet-classification" if algorithm in CLASSES_ONLY else "mlp-regression"
-    has_mode = isinstance(prior, (SpikeSlab, GeneralizedDoublePareto))
-    suits = algorithm in EVERY_PRIOR or (has_mode and algorithm != "MFVI")
+    suits = getattr(inference, algorithm).suits_every_prior or (prior.has_finite_mode and algorithm != "MFVI")
     if suits:
         posterior = fit(algorithm, problem, prior)
         assert torch.isfinite(posterior.sample(3)).all()
@@ -155,7 +153,7 @@ def test_a_prior_suits_or_is_refused_in_one_line(algorithm, prior):
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("prior", [prior for prior in PRIORS if not isinstance(prior, (AdaptiveR2D2, SpikeSlab))])
+@pytest.mark.parametrize("prior", [prior for prior in PRIORS if isinstance(prior, ContinuousScalePrior)])
 def test_hmc_samples_weights_and_continuous_scales_together(prior):
     net, likelihood, x, y = regression()
     joint = inference.HMC(chains=1, max_tree_depth=2, scales="joint")

@@ -14,7 +14,7 @@ ownership of the state it is given and may reuse its memory.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import fields
 from typing import Any, ClassVar, NamedTuple
 
@@ -26,6 +26,7 @@ from r2d2net.checkpoint import unflatten
 from r2d2net.errors import ParameterError
 from r2d2net.likelihoods.base import Noise, Unit
 from r2d2net.model import AnyPrior, BayesianModel, Tensors
+from r2d2net.registry import ALGORITHMS, PRIORS
 
 Batch = tuple[Any, Tensor]
 
@@ -112,6 +113,7 @@ class Method(ABC):
 
     full_batch: ClassVar[bool] = False  # every step sees all rows
     optimizes: ClassVar[bool] = True  # the last state is the best: a run can be stopped early
+    suits_every_prior: ClassVar[bool] = True  # False: `build` refuses some priors by their traits
 
     @property
     def runs(self) -> int:
@@ -135,12 +137,23 @@ def make_plain(settings: Method) -> None:
             object.__setattr__(settings, field.name, value.item())  # frozen
 
 
-def require_priors(model: BayesianModel, allowed: tuple[type[AnyPrior], ...], method: str, reason: str) -> None:
-    """Refuse a model with other priors than these, in one line that says which do."""
+def require_priors(model: BayesianModel, suits: Callable[[AnyPrior], bool], method: str, reason: str) -> None:
+    """Refuse a model with a prior that does not suit, in one line that names the built-in priors that do.
+
+    Args:
+        model: The model.
+        suits: Tells by the prior's traits whether the algorithm can use it.
+        method: Name of the algorithm.
+        reason: What makes other priors unsuitable.
+
+    Raises:
+        ParameterError: A prior of the model does not suit.
+    """
     for slot in model.bayesian:
-        if not isinstance(slot.prior, allowed):
-            names = ", ".join(kind.__name__ for kind in allowed)
+        if slot.prior is not None and not suits(slot.prior):
+            priors = ", ".join(cls.__name__ for cls in PRIORS.classes() if suits(cls()))
+            algorithms = ", ".join(cls.__name__ for cls in ALGORITHMS.classes() if cls.suits_every_prior)
             raise ParameterError(
                 f"{method} does not suit the prior {type(slot.prior).__name__} of {slot.name!r}: {reason}; "
-                f"use one of {names}, or an algorithm for every prior: SVGI, CAVI, SVI, SGLD, SGHMC, HMC"
+                f"use one of {priors}, or an algorithm for every prior: {algorithms}"
             )

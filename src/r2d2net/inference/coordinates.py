@@ -26,7 +26,6 @@ from torch.nn.functional import softplus
 
 from r2d2net.errors import ParameterError
 from r2d2net.model import AnyPrior, BayesianModel, Slot
-from r2d2net.priors import Gaussian
 from r2d2net.priors.base import ContinuousScalePrior
 
 EXACT = torch.float64  # of positions and scales, whatever the network's dtype
@@ -51,11 +50,12 @@ class Coordinates(ABC):
     def __init__(self, model: BayesianModel) -> None:
         self.model = model
         self.layers: list[tuple[Slot, AnyPrior]] = []  # with hierarchical priors
-        self.known = torch.zeros(model.size, dtype=EXACT, device=model.device)  # log variances of Gaussian priors
+        self.known = torch.zeros(model.size, dtype=EXACT, device=model.device)  # log variances that are known
         for slot in model.bayesian:
-            if isinstance(slot.prior, Gaussian):
-                slot.of(self.known).fill_(2 * math.log(slot.prior.scale))
-            elif slot.prior is not None:
+            assert slot.prior is not None
+            if slot.prior.known_deviation is not None:
+                slot.of(self.known).fill_(2 * math.log(slot.prior.known_deviation))
+            else:
                 self.layers.append((slot, slot.prior))
 
     def start(self, weights: Tensor, generator: torch.Generator) -> tuple[Tensor, Frame]:

@@ -25,6 +25,8 @@ class DeepEnsemble(Training):
         members: Networks of the ensemble.
     """
 
+    suits_every_prior = False
+
     members: int = 5
 
     def __post_init__(self) -> None:

@@ -22,7 +22,6 @@ from r2d2net.inference.adam import Moments, Step, adam_step
 from r2d2net.inference.base import Method, Running, make_plain
 from r2d2net.inference.vector_blocks import Pieces
 from r2d2net.model import AnyPrior, BayesianModel, Slot
-from r2d2net.priors import Gaussian
 
 START_SWEEPS = 10  # refreshes of the scales at the start, so that they know the initial weights
 NOISE_RATES = 0.01, 0.2  # bounds of a batch's weight in the running mean of squared residuals
@@ -142,8 +141,8 @@ class Descent(Running):
         """Refresh every parameter's scales and its entries of the precision 1 / v, in place."""
         for slot in self.model.bayesian:
             assert slot.prior is not None
-            if isinstance(slot.prior, Gaussian):
-                slot.of(precision).fill_(slot.prior.scale**-2)
+            if slot.prior.known_deviation is not None:
+                slot.of(precision).fill_(slot.prior.known_deviation**-2)
                 continue
             second = None if known.second_moment is None else slot.of(known.second_moment)
             here = Known(slot.of(known.weights), second)

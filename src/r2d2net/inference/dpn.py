@@ -50,6 +50,8 @@ class DPN(Training):
             and Adam, which remembers a thousand steps, would all but stand still after them.
     """
 
+    suits_every_prior = False
+
     clip: float | None = 1.0
     precision: float = 100.0
     smoothing: float = 0.09

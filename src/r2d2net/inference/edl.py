@@ -51,6 +51,8 @@ class EDL(Training):
         rise: Share of the steps over which that weight rises from zero.
     """
 
+    suits_every_prior = False
+
     risk: Literal["cross-entropy", "squared-error"] = "cross-entropy"
     evidence: Link = "softplus"
     penalty: float = 1.0

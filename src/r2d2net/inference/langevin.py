@@ -44,7 +44,6 @@ from r2d2net.inference.descent import (
 from r2d2net.inference.timetable import Timetable
 from r2d2net.likelihoods.base import Noise, Unit
 from r2d2net.model import AnyPrior, BayesianModel, Slot, Tensors
-from r2d2net.priors import Gaussian
 
 LARGEST_STEP = 0.1  # of runs of SHORT_RUN steps or fewer, in units of He's deviation
 PLAIN_STEP = 0.01  # without a preconditioner
@@ -186,7 +185,7 @@ class Langevin(Descent):
             )
         # for a step's noise: fresh pages would cost more than what is done in them
         self.room = torch.empty(model.size, dtype=model.dtype, device=model.device)
-        self.hierarchical = any(not isinstance(slot.prior, Gaussian) for slot in model.bayesian)
+        self.hierarchical = any(slot.prior is not None and slot.prior.has_scales for slot in model.bayesian)
         self.period = max(1, min(LONGEST_PERIOD, self.times.length // REFRESHES))
 
     def default_lr(self) -> float:
@@ -288,7 +287,7 @@ class Langevin(Descent):
     def _silence(self, spread: Tensor) -> None:
         """Leave the noise out, but for hierarchical priors, where it is what keeps weights in their scales' law."""
         for slot in self.model.bayesian:
-            if isinstance(slot.prior, Gaussian):
+            if slot.prior is not None and not slot.prior.has_scales:
                 slot.of(spread).zero_()
 
     def refresh(self, prior: AnyPrior, scales: Any, precision: Tensor, known: Known, generator: torch.Generator) -> Any:

@@ -20,5 +20,7 @@ class MAP(Training):
     and are refused.
     """
 
+    suits_every_prior = False
+
     def build(self, model: BayesianModel, *, n: int, steps: int) -> Point:
         return Point(self, model, n=n, steps=steps)

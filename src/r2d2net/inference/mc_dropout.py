@@ -44,6 +44,8 @@ class MCDropout(Training):
         inputs: Whether the network's own inputs are dropped too: those of the first layer that it lists.
     """
 
+    suits_every_prior = False
+
     rate: float = 0.2
     inputs: bool = False
 

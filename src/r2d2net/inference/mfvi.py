@@ -17,12 +17,13 @@ from r2d2net.inference.base import require_priors
 from r2d2net.inference.cavi import CoordinateAscent
 from r2d2net.inference.variational import Variational
 from r2d2net.model import BayesianModel
-from r2d2net.priors import Gaussian
 
 
 @dataclass(frozen=True, kw_only=True)
 class MFVI(Variational):
     """Mean-field variational inference with Gaussian priors; the arguments are those of `Variational`."""
+
+    suits_every_prior = False
 
     estimator: Literal["weights", "local"] | None = "local"
 
@@ -31,5 +32,5 @@ class MFVI(Variational):
         require(self.variance == "free", "variance", self.variance, "mean-field inference needs 'free'")
 
     def build(self, model: BayesianModel, *, n: int, steps: int) -> CoordinateAscent:
-        require_priors(model, (Gaussian,), "MFVI", "it has scales to learn")
+        require_priors(model, lambda prior: not prior.has_scales, "MFVI", "it has scales to learn")
         return CoordinateAscent(self, model, n=n, steps=steps)

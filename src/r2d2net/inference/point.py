@@ -21,9 +21,6 @@ from r2d2net.inference.base import Batch, Draws, Info, require_priors
 from r2d2net.inference.descent import Descent, Known, Training, clip_gradients, flat, gradients_of, leaves_of
 from r2d2net.likelihoods.base import Noise, Unit
 from r2d2net.model import AnyPrior, BayesianModel, Tensors
-from r2d2net.priors import Gaussian, GeneralizedDoublePareto, SpikeSlab
-
-FINITE_MODE = (Gaussian, SpikeSlab, GeneralizedDoublePareto)  # priors whose density is finite at zero
 
 
 class PointState(NamedTuple):
@@ -44,7 +41,8 @@ class Point(Descent):
 
     def __init__(self, settings: Training, model: BayesianModel, *, n: int, steps: int) -> None:
         super().__init__(settings, model, n=n, steps=steps)
-        require_priors(model, FINITE_MODE, type(settings).__name__, "its density has no finite mode")
+        name = type(settings).__name__
+        require_priors(model, lambda prior: prior.has_finite_mode, name, "its density has no finite mode")
 
     def init(self, y: Tensor, generator: torch.Generator, unit: Unit | None = None) -> PointState:
         mean, fixed = self.start_weights(generator)

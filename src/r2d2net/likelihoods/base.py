@@ -30,6 +30,8 @@ class Likelihood(ABC):
     """p(y | network output)."""
 
     standardizes: bool = False  # whether `fit` gives the network targets of mean 0 and variance 1
+    has_classes: bool = False  # whether targets are classes 0, 1, ..., and predictions their probabilities
+    is_softmax: bool = False  # whether one number added to all outputs of a row leaves its prediction as it is
 
     @property
     def learns_noise(self) -> bool:

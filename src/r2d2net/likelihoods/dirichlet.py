@@ -29,6 +29,8 @@ EXPONENT = 10.0  # up to which `bounded_exp` is the exponential: concentrations 
 class Dirichlet(Categorical):
     """y is one of the classes 0, 1, ..., K-1; the network gives K numbers, which a link makes concentrations."""
 
+    is_softmax = False
+
     link: Link
     base: float
 

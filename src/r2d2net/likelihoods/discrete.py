@@ -17,6 +17,9 @@ from r2d2net.prediction import Classification, Counts
 class Categorical(Likelihood):
     """y is one of the classes 0, 1, ..., K-1; the network gives K logits."""
 
+    has_classes = True
+    is_softmax = True
+
     def target(self, y: Tensor) -> Tensor:
         return _labels(y, "a categorical likelihood")
 
@@ -39,6 +42,8 @@ class Categorical(Likelihood):
 @dataclass(frozen=True)
 class Bernoulli(Likelihood):
     """y is 0 or 1; the network gives one logit, that of 1."""
+
+    has_classes = True
 
     def target(self, y: Tensor) -> Tensor:
         labels = _labels(y, "a Bernoulli likelihood")

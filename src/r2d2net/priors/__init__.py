@@ -1,7 +1,7 @@
 """Shrinkage priors: Gaussian scale mixtures over the weights of one layer. The contract is in `base`."""
 
 from r2d2net.priors.adaptive_r2d2 import AdaptiveR2D2
-from r2d2net.priors.base import Factors, ScaleMixturePrior
+from r2d2net.priors.base import ContinuousScalePrior, Factors, ScaleMixturePrior
 from r2d2net.priors.dirichlet_laplace import DirichletLaplace
 from r2d2net.priors.gaussian import Gaussian
 from r2d2net.priors.generalized_double_pareto import GeneralizedDoublePareto
@@ -13,6 +13,7 @@ from r2d2net.priors.spike_slab import SpikeSlab
 __all__ = [
     "R2D2",
     "AdaptiveR2D2",
+    "ContinuousScalePrior",
     "DirichletLaplace",
     "Factors",
     "Gaussian",

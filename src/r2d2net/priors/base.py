@@ -22,7 +22,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from numbers import Real
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, Self, TypeVar
 
 import torch
 from torch import Tensor
@@ -64,7 +64,28 @@ class Factors(ABC, Generic[ScalesT]):
 
 
 class ScaleMixturePrior(ABC, Generic[ScalesT]):
-    """A Gaussian scale mixture over the weights of one layer; subclasses are immutable."""
+    """A Gaussian scale mixture over the weights of one layer; subclasses are immutable.
+
+    Attributes:
+        has_finite_mode: Whether the density of a layer's weights is finite everywhere, zero included, and the
+            precision of `cavi` at w^2 is the slope of its logarithm, -d log p(w) / dw = precision * w. Training to
+            one point (MAP and what builds on it) needs both.
+        has_exact_factors: Whether the factors of a single weight are the exact posterior of its scales, so that
+            their bound is log p(w). Otherwise the factors are an approximation, and the bound is lower.
+    """
+
+    has_finite_mode: bool = False
+    has_exact_factors: bool = False
+
+    @property
+    def known_deviation(self) -> float | None:
+        """The standard deviation of every weight where it is a known constant; None where there are scales to learn."""
+        return None
+
+    @property
+    def has_scales(self) -> bool:
+        """Whether there are scale variables that an algorithm must refresh as the weights change."""
+        return self.known_deviation is None
 
     @abstractmethod
     def init_scales(
@@ -137,8 +158,13 @@ class ScaleMixturePrior(ABC, Generic[ScalesT]):
         return f"{type(self).__name__}({arguments})"
 
     def hyperparameters(self) -> dict[str, Any]:
-        """The constructor's arguments, as plain numbers."""
+        """The constructor's arguments, as plain numbers: by default all attributes without a leading underscore."""
         return {name: value for name, value in vars(self).items() if not name.startswith("_")}
+
+    @classmethod
+    def from_hyperparameters(cls, **values: Any) -> Self:
+        """Build the prior of which `hyperparameters` told; a saved run is loaded by it."""
+        return cls(**values)
 
 
 class ContinuousScalePrior(ScaleMixturePrior[ScalesT]):

@@ -64,6 +64,8 @@ class DirichletLaplace(ContinuousScalePrior[DirichletLaplaceScales]):
     tensor([   inf, 0.0410])
     """
 
+    has_exact_factors = True
+
     def __init__(self, concentration: float = 0.5, scale: float = 1.0) -> None:
         self.concentration = shape_parameter("concentration", concentration)
         self.scale = scale_parameter("scale", scale)

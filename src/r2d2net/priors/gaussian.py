@@ -39,8 +39,15 @@ class Gaussian(ScaleMixturePrior[GaussianScales]):
     tensor([-1.6121, -2.1121])
     """
 
+    has_finite_mode = True
+    has_exact_factors = True
+
     def __init__(self, scale: float = 1.0) -> None:
         self.scale = scale_parameter("scale", scale)
+
+    @property
+    def known_deviation(self) -> float:
+        return self.scale
 
     def init_scales(
         self,

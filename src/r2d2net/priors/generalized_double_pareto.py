@@ -53,6 +53,9 @@ class GeneralizedDoublePareto(ContinuousScalePrior[GeneralizedDoubleParetoScales
     tensor([3.0000, 0.0370])
     """
 
+    has_finite_mode = True
+    has_exact_factors = True
+
     def __init__(self, alpha: float = 1.0, eta: float = 1.0) -> None:
         self.alpha = shape_parameter("alpha", alpha)
         self.eta = scale_parameter("eta", eta)

@@ -23,7 +23,7 @@ whose density behaves as |w|^(2 a_pi - 1) at zero and as |w|^-(1 + 2 b) in the t
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import torch
 from torch import Tensor
@@ -146,6 +146,14 @@ class R2D2(ContinuousScalePrior[R2D2Scales]):
     def hyperparameters(self) -> dict[str, float]:
         values = {"a_pi": self.a_pi, "b": self.b, "sigma0": self.sigma0}
         return values if self.total is None else {**values, "total": self.total}
+
+    @classmethod
+    def from_hyperparameters(cls, **values: Any) -> Self:
+        total = values.pop("total", None)
+        prior = cls(**values)
+        if total is not None:
+            prior.total = total
+        return prior
 
     def init_scales(
         self,

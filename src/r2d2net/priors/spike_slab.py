@@ -47,6 +47,9 @@ class SpikeSlab(ScaleMixturePrior[SpikeSlabScales]):
     tensor([2.1942, 0.1210])
     """
 
+    has_finite_mode = True
+    has_exact_factors = True
+
     def __init__(self, slab_probability: float = 0.5, slab_scale: float = 1.0, spike_scale: float = 0.1) -> None:
         require(0 < slab_probability < 1, "slab_probability", slab_probability, "use a number in (0, 1)")
         self.slab_probability = float(slab_probability)

@@ -9,7 +9,6 @@ from torch.utils.data import DataLoader, Dataset
 
 from r2d2net.errors import ParameterError, require, require_seed, require_whole
 from r2d2net.inference import SVGI, DeepEnsemble, Method, method_named
-from r2d2net.likelihoods import Bernoulli, Categorical
 from r2d2net.model import BayesianModel
 from r2d2net.posterior import Posterior
 from r2d2net.run.candidates import all_of, best_of, clear, models_to_compare
@@ -98,7 +97,7 @@ def fit(
         raise ParameterError(f"resume={resume} and checkpoint_to={checkpoint_to} differ: give resume alone")
 
     require(score in ("nll", "auroc"), "score", score, "use 'nll' or 'auroc'")
-    if score == "auroc" and not isinstance(model.likelihood, (Bernoulli, Categorical)):
+    if score == "auroc" and not model.likelihood.has_classes:
         raise ParameterError(f"score='auroc' ranks classes, and the likelihood is {type(model.likelihood).__name__}")
 
     require(not isinstance(validation, bool), "validation", validation, "use a share between 0 and 1, or (x, y)")
