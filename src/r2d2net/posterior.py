@@ -10,7 +10,7 @@ posterior.save("run")            and load("run", net) gets it back
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from numbers import Integral
 from pathlib import Path
 from typing import Any, Literal
@@ -27,7 +27,7 @@ from r2d2net.model import BayesianModel, Tensors, refusing_inputs, require_modul
 from r2d2net.new_inputs import for_model
 from r2d2net.prediction import Classification, Counts, Prediction, Regression
 from r2d2net.provenance import provenance
-from r2d2net.specification import method_from, model_from, reading, require_same_network
+from r2d2net.specification import method_from, model_from, reading, require_classes, require_same_network
 from r2d2net.units import Units
 
 FILE, INTERRUPTED = "posterior.safetensors", "checkpoint.safetensors"
@@ -220,12 +220,14 @@ def save(posterior: Posterior, folder: str | Path) -> Path:
     return posterior.save(folder)
 
 
-def load(folder: str | Path, net: nn.Module, *, mmap: bool = False) -> Posterior:
+def load(folder: str | Path, net: nn.Module, *, classes: Sequence[type] = (), mmap: bool = False) -> Posterior:
     """Load a posterior that was saved for a network of this architecture; the network is not changed.
 
     Args:
         folder: Where it was saved.
         net: A network of the architecture that was fitted.
+        classes: Classes of priors, likelihoods and algorithms that are not r2d2net's own, where the run used any. A
+            file names classes; it never has one imported.
         mmap: Leave large tensors, such as a sampler's draws, in the file and read what is needed when it is needed.
             The file must stay as it is as long as the posterior is used.
     """
@@ -233,11 +235,12 @@ def load(folder: str | Path, net: nn.Module, *, mmap: bool = False) -> Posterior
     if not path.exists() and (Path(folder) / INTERRUPTED).exists():
         raise CheckpointError(f"{folder} holds an interrupted run: finish it by fit(..., resume={str(folder)!r})")
     require_module(net)
+    require_classes(classes)
     with reading(path):
         tensors, header = checkpoint.read(path, mmap=mmap)
         settings = header["settings"]
-        model = model_from(net, settings["model"])
-        running = method_from(settings["algorithm"]).reader(
+        model = model_from(net, settings["model"], classes)
+        running = method_from(settings["algorithm"], classes).reader(
             model, n=settings["n"], steps=settings["epochs"] * settings["batches"]
         )
         posterior = restored(running, tensors, header)

@@ -1,20 +1,32 @@
-"""Priors, likelihoods and algorithms as plain JSON, and back: how a saved run says what it is without pickles."""
+"""Priors, likelihoods and algorithms as plain JSON, and back: how a saved run says what it is without pickles.
+
+A file names a class and its arguments. Only two kinds of classes are ever called: those of `r2d2net.registry`, and
+those that the caller of `load` hands over in ``classes``. Nothing is imported because a file says so. A class from
+outside the package is marked as such in the file, so that one with the name of a built-in class is not taken for it.
+"""
 
 from __future__ import annotations
 
 import dataclasses
+import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
-from r2d2net import inference, likelihoods, priors
-from r2d2net.errors import CheckpointError
+from r2d2net.errors import CheckpointError, ParameterError
+from r2d2net.inference.base import Method
+from r2d2net.likelihoods.base import Likelihood
 from r2d2net.model import AnyPrior, BayesianModel
+from r2d2net.priors.base import ScaleMixturePrior
+from r2d2net.registry import ALGORITHMS, LIKELIHOODS, PRIORS, Registry
 
 Specification = dict[str, Any]
+Classes = Sequence[type]  # that the caller of `load` hands over
+CONTRACTS: dict[type, Registry] = {ScaleMixturePrior: PRIORS, Likelihood: LIKELIHOODS, Method: ALGORITHMS}
+OUTSIDE = "outside r2d2net"  # the origin of a class that is not built in
 
 
 @contextmanager
@@ -29,35 +41,56 @@ def reading(path: Path) -> Iterator[None]:
 
 
 def describe(thing: Any) -> Specification:
-    """A prior, likelihood or algorithm as its class name and its arguments.
+    """Describe a prior, likelihood or algorithm by the name of its class and its arguments.
 
-    >>> describe(priors.Gaussian(0.5))
+    Args:
+        thing: A frozen dataclass, or an object with a method ``hyperparameters()``.
+
+    Returns:
+        A dict that JSON can hold.
+
+    Raises:
+        ParameterError: The arguments cannot be told, or JSON cannot hold one of them.
+
+    >>> from r2d2net.priors import Gaussian
+    >>> describe(Gaussian(0.5))
     {'type': 'Gaussian', 'arguments': {'scale': 0.5}}
     """
-    is_settings = dataclasses.is_dataclass(thing) and not isinstance(thing, type)
-    arguments = dataclasses.asdict(thing) if is_settings else thing.hyperparameters()
+    cls = type(thing)
+    if dataclasses.is_dataclass(thing) and not isinstance(thing, type):
+        arguments = dataclasses.asdict(thing)
+    elif callable(getattr(thing, "hyperparameters", None)):
+        arguments = thing.hyperparameters()
+    else:
+        raise ParameterError(f"{cls.__name__} cannot say what its arguments are: make it a frozen dataclass")
     plain = {name: list(value) if isinstance(value, tuple) else value for name, value in arguments.items()}
-    return {"type": type(thing).__name__, "arguments": plain}
+    for name, value in plain.items():
+        try:
+            json.dumps(value)
+        except (TypeError, ValueError) as error:
+            what = f"{name} of {cls.__name__} is a {type(value).__name__}"
+            raise ParameterError(f"{what}, which JSON cannot hold: use numbers, texts or lists of them") from error
+    is_builtin = any(registry.holds(cls) for contract, registry in CONTRACTS.items() if issubclass(cls, contract))
+    origin = {} if is_builtin else {"origin": OUTSIDE}
+    return {"type": cls.__name__, **origin, "arguments": plain}
 
 
-def prior_from(specification: Specification) -> AnyPrior:
-    """The prior that `describe` described."""
-    arguments = dict(specification["arguments"])
-    total = arguments.pop("total", None)
-    prior = _build(priors, specification["type"], arguments)
-    if total is not None:
-        prior.total = total
+def prior_from(specification: Specification, classes: Classes = ()) -> AnyPrior:
+    """Build the prior that `describe` described; ``classes`` may hold its class."""
+    prior: AnyPrior = _build(ScaleMixturePrior, specification, classes)
     return prior
 
 
-def likelihood_from(specification: Specification) -> likelihoods.Likelihood:
-    """The likelihood that `describe` described."""
-    return _build(likelihoods, specification["type"], specification["arguments"])
+def likelihood_from(specification: Specification, classes: Classes = ()) -> Likelihood:
+    """Build the likelihood that `describe` described; ``classes`` may hold its class."""
+    likelihood: Likelihood = _build(Likelihood, specification, classes)
+    return likelihood
 
 
-def method_from(specification: Specification) -> inference.Method:
-    """The algorithm that `describe` described."""
-    return _build(inference, specification["type"], specification["arguments"])
+def method_from(specification: Specification, classes: Classes = ()) -> Method:
+    """Build the algorithm that `describe` described; ``classes`` may hold its class."""
+    method: Method = _build(Method, specification, classes)
+    return method
 
 
 def describe_model(model: BayesianModel) -> Specification:
@@ -70,8 +103,8 @@ def describe_model(model: BayesianModel) -> Specification:
     return {**described, "frozen": list(model.frozen)} if model.frozen else described
 
 
-def model_from(net: Any, specification: Specification) -> BayesianModel:
-    """The model around a network of the same architecture; anything that differs is one clear error."""
+def model_from(net: Any, specification: Specification, classes: Classes = ()) -> BayesianModel:
+    """Build the model around a network of the same architecture; anything that differs is one clear error."""
     expected = {name: tuple(entry["shape"]) for name, entry in specification["parameters"].items()}
     frozen = specification.get("frozen", [])  # their shapes are those of saved tensors
     found = {name: tuple(parameter.shape) for name, parameter in net.named_parameters() if name not in frozen}
@@ -85,11 +118,11 @@ def model_from(net: Any, specification: Specification) -> BayesianModel:
                 f"net has {found.get(name, 'nothing')}"
             )
     assigned = {
-        name: None if entry["prior"] is None else prior_from(entry["prior"])
+        name: None if entry["prior"] is None else prior_from(entry["prior"], classes)
         for name, entry in specification["parameters"].items()
     }
     escaped = {_escaped(name): prior for name, prior in assigned.items()}
-    likelihood = likelihood_from(specification["likelihood"])
+    likelihood = likelihood_from(specification["likelihood"], classes)
     model = BayesianModel(net, escaped, likelihood, frozen=[_escaped(name) for name in frozen])
     if [slot.name for slot in (*model.bayesian, *model.fixed)] != list(expected):
         raise CheckpointError(f"net does not fit the saved run: its parameters are not in the order {list(expected)}")
@@ -101,13 +134,46 @@ def _escaped(name: str) -> str:
     return re.sub(r"([*?[])", r"[\1]", name)
 
 
-def _build(module: Any, name: str, arguments: dict[str, Any]) -> Any:
-    if name not in module.__all__ or name == "ALGORITHMS":
-        raise CheckpointError(f"the saved run names {name!r}, which {module.__name__} does not have")
+def require_classes(classes: Classes) -> None:
+    """Refuse what is no class of a prior, likelihood or algorithm, and two of one kind and name.
+
+    Raises:
+        ParameterError: An entry of ``classes`` is unsuitable.
+    """
+    if not isinstance(classes, Sequence) or isinstance(classes, str):
+        raise ParameterError(f"classes={classes!r} is no list: give classes=[MyPrior, MyLikelihood], say")
+    for position, cls in enumerate(classes):
+        if not isinstance(cls, type) or not issubclass(cls, tuple(CONTRACTS)):
+            name = f"the class {cls.__name__}" if isinstance(cls, type) else repr(cls)
+            raise ParameterError(f"classes holds {name}: give classes of priors, likelihoods and algorithms")
+        for other in classes[:position]:
+            if other is not cls and other.__name__ == cls.__name__ and _contract(other) is _contract(cls):
+                raise ParameterError(f"classes holds two classes {cls.__name__!r}: give the one that was saved")
+
+
+def _contract(cls: type) -> type:
+    """The kind of thing that a class is of."""
+    return next(contract for contract in CONTRACTS if issubclass(cls, contract))
+
+
+def _build(contract: type, specification: Specification, classes: Classes) -> Any:
+    """Call the class that a specification names: a built-in one, or one of ``classes`` where it came from outside."""
+    registry, name, arguments = CONTRACTS[contract], specification["type"], specification["arguments"]
+    if name in registry.class_names and specification.get("origin") != OUTSIDE:
+        cls = registry.get_class(name)
+    else:
+        handed = [cls for cls in classes if cls.__name__ == name and issubclass(cls, contract)]
+        if not handed:
+            raise CheckpointError(
+                f"the saved run names the {registry.kind} {name!r}, which r2d2net does not have: "
+                f"hand its class over, load(..., classes=[{name}])"
+            )
+        cls = handed[0]
     try:
-        return getattr(module, name)(**arguments)
+        return cls.from_hyperparameters(**arguments) if contract is ScaleMixturePrior else cls(**arguments)
     except (TypeError, ValueError) as error:
-        raise CheckpointError(f"the saved run's {name} is not that of this version of r2d2net: {error}") from error
+        here = "the class handed over" if specification.get("origin") == OUTSIDE else "that of this version of r2d2net"
+        raise CheckpointError(f"the saved run's {name} is not {here}: {error}") from error
 
 
 def network_text(model: BayesianModel) -> str:

@@ -335,5 +335,5 @@ def test_priors_and_arguments_that_this_version_does_not_know(tmp_path):
         rn.load(tmp_path, network())
     posterior.settings["algorithm"]["type"] = "Magic"
     posterior.save(tmp_path)
-    with pytest.raises(CheckpointError, match=r"names 'Magic', which r2d2net.inference does not have"):
+    with pytest.raises(CheckpointError, match=r"names the algorithm 'Magic', which r2d2net does not have"):
         rn.load(tmp_path, network())
