@@ -27,7 +27,6 @@ FLOORS = {
     "r2d2net": 0.2,
     "r2d2net.data": 0.21,
     "r2d2net.diagnostics": 0.0,
-    "r2d2net.distributions": 0.0,
     "r2d2net.estimators": 0.11,
     "r2d2net.inference": 0.31,
     "r2d2net.likelihoods": 0.15,

@@ -31,11 +31,19 @@ CHUNK = 1 << 14  # elements at a time: the trapezoid region holds 65 nodes for e
 
 
 def log_bessel_k(nu: Number, x: Number) -> Tensor:
-    """log K_nu(x).
+    """Compute log K_nu(x), the logarithm of the modified Bessel function of the second kind.
 
-    >>> x = torch.tensor([1e-30, 1.0, 1e8], dtype=torch.float64)
-    >>> log_bessel_k(0.5, x)
-    tensor([ 3.4765e+01, -7.7421e-01, -1.0000e+08], dtype=torch.float64)
+    Args:
+        nu: Order, any real number or tensor; K is even in it.
+        x: Argument, >= 0.
+
+    Returns:
+        log K_nu(x) in the broadcast shape and the promoted dtype: inf at x = 0, -inf at x = inf, nan for x < 0.
+
+    Example:
+        >>> x = torch.tensor([1e-30, 1.0, 1e8], dtype=torch.float64)
+        >>> log_bessel_k(0.5, x)
+        tensor([ 3.4765e+01, -7.7421e-01, -1.0000e+08], dtype=torch.float64)
     """
     nu64, x64, dtype = _prepare(nu, x)
     order = torch.where(nu64 < 0, -nu64, nu64)  # abs() would lose the derivative at nu = 0
@@ -46,10 +54,18 @@ def log_bessel_k(nu: Number, x: Number) -> Tensor:
 
 
 def log_bessel_k_dnu(nu: Number, x: Number) -> Tensor:
-    """d/dnu log K_nu(x), an odd function of nu.
+    """Compute d/dnu log K_nu(x), an odd function of nu.
 
-    >>> log_bessel_k_dnu(torch.tensor(0.1, dtype=torch.float64), 5.0)
-    tensor(0.0183, dtype=torch.float64)
+    Args:
+        nu: Order, any real number or tensor.
+        x: Argument, >= 0.
+
+    Returns:
+        The derivative with respect to the order, in the broadcast shape and the promoted dtype.
+
+    Example:
+        >>> log_bessel_k_dnu(torch.tensor(0.1, dtype=torch.float64), 5.0)
+        tensor(0.0183, dtype=torch.float64)
     """
     nu64, x64, dtype = _prepare(nu, x)
     order = torch.where(nu64 < 0, -nu64, nu64)  # abs() would lose the derivative at nu = 0
@@ -59,10 +75,18 @@ def log_bessel_k_dnu(nu: Number, x: Number) -> Tensor:
 
 
 def bessel_k_ratio(nu: Number, x: Number) -> Tensor:
-    """K_{nu+1}(x) / K_nu(x) for any real nu, without cancellation.
+    """Compute K_{nu+1}(x) / K_nu(x) for any real nu, without cancellation.
 
-    >>> bessel_k_ratio(torch.tensor([0.5, -0.5], dtype=torch.float64), 5.0)
-    tensor([1.2000, 1.0000], dtype=torch.float64)
+    Args:
+        nu: Order of the denominator, any real number or tensor.
+        x: Argument, >= 0.
+
+    Returns:
+        The ratio, in the broadcast shape and the promoted dtype; its limit at x = 0 and at x = inf.
+
+    Example:
+        >>> bessel_k_ratio(torch.tensor([0.5, -0.5], dtype=torch.float64), 5.0)
+        tensor([1.2000, 1.0000], dtype=torch.float64)
     """
     nu64, x64, dtype = _prepare(nu, x)
     # K is even in its order: for nu < -1/2 the ratio is one over that at -nu - 1 > -1/2.
@@ -74,10 +98,18 @@ def bessel_k_ratio(nu: Number, x: Number) -> Tensor:
 
 
 def bessel_k_ratio_dx(nu: Number, x: Number) -> Tensor:
-    """d/dx of `bessel_k_ratio`, without the cancellation of its Riccati equation; nan at x = 0 and x = inf.
+    """Compute d/dx of `bessel_k_ratio`, without the cancellation of its Riccati equation.
 
-    >>> bessel_k_ratio_dx(torch.tensor(0.5, dtype=torch.float64), 5.0)  # ratio = 1 + 1/x
-    tensor(-0.0400, dtype=torch.float64)
+    Args:
+        nu: Order of the ratio's denominator, any real number or tensor.
+        x: Argument, > 0.
+
+    Returns:
+        The derivative, in the broadcast shape and the promoted dtype; nan at x = 0 and at x = inf.
+
+    Example:
+        >>> bessel_k_ratio_dx(torch.tensor(0.5, dtype=torch.float64), 5.0)  # ratio = 1 + 1/x
+        tensor(-0.0400, dtype=torch.float64)
     """
     nu64, x64, dtype = _prepare(nu, x)
     mirrored = nu64 < -0.5
@@ -87,22 +119,38 @@ def bessel_k_ratio_dx(nu: Number, x: Number) -> Tensor:
 
 
 def scaled_bessel_k(nu: Tensor, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """What is left of log K_nu(x), nu >= 0, without its exponential: (log_z, mean_z, delta), float64.
+    """Compute the remainder of log K_nu(x) after its exponential part is taken out, with its derivatives.
 
     ``log_z`` and ``delta`` are those of `bessel_regions`; ``mean_z`` = d log_z / dnu. For X ~ giG(chi, rho, lam)
     with lam >= 0 and Z = log(X / m), m = (hypot(lam, x) + lam) / rho: exp(log_z) is the normalising
     constant of Z's density, mean_z is E[Z] and delta is E[(rho X + chi / X) / 2] - hypot(lam, x).
+
+    Args:
+        nu: Order, >= 0, float64.
+        x: Argument, > 0, float64 and of the shape of ``nu``.
+
+    Returns:
+        The tensors (log_z, mean_z, delta), float64.
     """
     return _component(nu, x, "log_z"), _component(nu, x, "mean_z"), _component(nu, x, "delta")
 
 
 def scaled_log_k(nu: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
-    """(log_z, delta) of `scaled_bessel_k` alone, at a fraction of its cost."""
+    """Compute ``log_z`` and ``delta`` of `scaled_bessel_k` alone, at a fraction of its cost.
+
+    Args:
+        nu: Order, >= -1/2, float64.
+        x: Argument, > 0, float64 and of the shape of ``nu``.
+
+    Returns:
+        (log_z, delta) with, for r = hypot(nu, x), log_z = log 2 K_nu(x) - (nu asinh(nu / x) - r) and
+        delta = x K_{nu+1}(x) / K_nu(x) - nu - r.
+    """
     return _component(nu, x, "log_z"), _component(nu, x, "delta")
 
 
 def _prepare(nu: Number, x: Number) -> tuple[Tensor, Tensor, torch.dtype]:
-    """Both arguments in float64 and of one shape, with the dtype in which to answer."""
+    """Convert both arguments to float64 tensors of one shape; also return the dtype of the result."""
     tensors = [value for value in (nu, x) if isinstance(value, Tensor)]
     dtype = torch.get_default_dtype()
     if tensors:
@@ -117,7 +165,7 @@ def _prepare(nu: Number, x: Number) -> tuple[Tensor, Tensor, torch.dtype]:
 
 
 def _component(nu: Tensor, x: Tensor, name: Component) -> Tensor:
-    """One quantity of the regions, differentiable; nu >= -1/2 and x of one shape, float64."""
+    """Evaluate a component differentiably; ``nu`` >= -1/2 and ``x`` are float64 tensors of one shape."""
     result: Tensor = _Component.apply(nu, x, name)
     return result
 

@@ -2,7 +2,7 @@
 
 Every region takes nu >= -1/2 and x > 0 as flat float64 tensors and returns, with r = hypot(nu, x),
 
-    log_z = log 2 K_nu(x) - (nu asinh(nu / x) - r)      what is left of log K once its exponential is out
+    log_z = log 2 K_nu(x) - (nu asinh(nu / x) - r)      the remainder of log K after its exponential part
     delta = x K_{nu+1}(x) / K_nu(x) - nu - r             of order 1 everywhere the exponential is large
     ratio = K_{nu+1}(x) / K_nu(x)
 

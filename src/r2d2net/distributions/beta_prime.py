@@ -19,6 +19,14 @@ from r2d2net.distributions.gamma import standard_gamma
 class BetaPrime(Distribution):
     """Density x^(a-1) (1+x)^-(a+b) / B(a, b), a = ``concentration1``, b = ``concentration0``.
 
+    Args:
+        concentration1: Shape a of the numerator's gamma, finite and > 0.
+        concentration0: Shape b of the denominator's gamma, finite and > 0; the mean is infinite for b <= 1.
+        validate_args: Check the values given to `log_prob` against the support; None for torch's default.
+
+    Raises:
+        ParameterError: If a shape is not finite and > 0.
+
     Example:
         >>> BetaPrime(2.0, 3.0).mean
         tensor(1.)

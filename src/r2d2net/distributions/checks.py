@@ -12,17 +12,31 @@ from r2d2net.errors import ParameterError
 def require_positive(**arguments: Tensor) -> None:
     """Raise unless every element of every argument is finite and > 0.
 
-    >>> import torch
-    >>> require_positive(rate=torch.tensor([1.0, -2.0]))
-    Traceback (most recent call last):
-    ...
-    r2d2net.errors.ParameterError: rate holds -2.0: it must be finite and > 0
+    Args:
+        **arguments: Tensors by the names that a message is to call them.
+
+    Raises:
+        ParameterError: With the name and the first offending value.
+
+    Example:
+        >>> import torch
+        >>> require_positive(rate=torch.tensor([1.0, -2.0]))
+        Traceback (most recent call last):
+        ...
+        r2d2net.errors.ParameterError: rate holds -2.0: it must be finite and > 0
     """
     _require(arguments, closed=False)
 
 
 def require_nonnegative(**arguments: Tensor) -> None:
-    """Raise unless every element of every argument is finite and >= 0."""
+    """Raise unless every element of every argument is finite and >= 0.
+
+    Args:
+        **arguments: Tensors by the names that a message is to call them.
+
+    Raises:
+        ParameterError: With the name and the first offending value.
+    """
     _require(arguments, closed=True)
 
 

@@ -17,10 +17,17 @@ EULER = 0.5772156649015328606
 
 
 def scaled_expint(y: Tensor) -> Tensor:
-    """e^y E1(y) for y >= 0, differentiable; infinite at 0.
+    """Compute e^y E1(y), differentiably.
 
-    >>> scaled_expint(torch.tensor([0.1, 1.0, 100.0], dtype=torch.float64))
-    tensor([2.0146, 0.5963, 0.0099], dtype=torch.float64)
+    Args:
+        y: Argument, >= 0.
+
+    Returns:
+        The values in the shape and dtype of ``y``: infinite at 0, zero at infinity.
+
+    Example:
+        >>> scaled_expint(torch.tensor([0.1, 1.0, 100.0], dtype=torch.float64))
+        tensor([2.0146, 0.5963, 0.0099], dtype=torch.float64)
     """
     y64 = y.to(torch.float64)
     small = y64 < SPLIT

@@ -32,12 +32,16 @@ VANISHING = 1e-100
 
 
 class GeneralizedInverseGaussian(Distribution):
-    """giG(chi, rho, lam), a citizen of torch.distributions.
+    """giG(chi, rho, lam) as a torch.distributions.Distribution.
 
     Args:
         chi: Coefficient of 1/x, >= 0; zero only where lam > 0 (a gamma distribution).
         rho: Coefficient of x, >= 0; zero only where lam < 0 (an inverse gamma distribution).
         lam: Order, any real number or tensor.
+        validate_args: Check the values given to `log_prob` against the support; None for torch's default.
+
+    Raises:
+        ParameterError: If a parameter is not finite, chi or rho is negative, or the density is improper.
 
     Example:
         >>> q = GeneralizedInverseGaussian(torch.tensor([1e-12, 4.0]), 1.0, 0.5)
@@ -88,7 +92,16 @@ class GeneralizedInverseGaussian(Distribution):
         *,
         compiled: bool = False,
     ) -> Tensor:
-        """Exact draws of shape ``sample_shape + batch_shape``; see `gig_sampler`."""
+        """Draw exactly by rejection; see `gig_sampler`.
+
+        Args:
+            sample_shape: Shape in front of the batch shape.
+            generator: Source of randomness, on the parameters' device; None for torch's global generator.
+            compiled: Fuse the proposal with torch.compile.
+
+        Returns:
+            Draws of shape ``sample_shape + batch_shape``.
+        """
         shape = torch.Size(sample_shape) + self.batch_shape
         with torch.no_grad():
             chi, rho = self.chi.detach().expand(shape), self.rho.detach()

@@ -4,8 +4,9 @@ Both moments need only D(x) = K_{|lam|-1}(x) / K_{|lam|}(x) at x = sqrt(chi rho)
 D + 2 |lam| / x. In float64 log D is tabulated once on an even grid of log x and interpolated by cubic Hermite
 polynomials with exact slopes: relative error below 1e-12. Outside the table the exact functions take over.
 
-In float32 it is D itself, on 16 cells an octave over the whole range of the dtype: the cell is then the first bits of x
-and the place in it the others, without a logarithm. The cubics err by 1.2e-7 of D at most (order 0).
+In float32 the table holds D itself, on 16 cells an octave over the whole range of the dtype: the leading bits of x are
+then the number of the cell and the other bits the position in it, without a logarithm. The relative error of the cubics
+is at most 1.2e-7 (order 0).
 """
 
 from __future__ import annotations
@@ -21,17 +22,30 @@ from r2d2net.distributions.bessel import bessel_k_ratio, bessel_k_ratio_dx
 from r2d2net.distributions.gig_sampler import check_parameters
 from r2d2net.errors import require
 
-CELLS_PER_UNIT = 256  # of log x: the interpolation error is below (1/256)^4 / 384 times a fourth derivative of about 1
+# Cells per unit of log x: the interpolation error is below (1/256)^4 / 384 times a fourth derivative of about 1.
+CELLS_PER_UNIT = 256
 LOWEST = 1e-40
-PLACE_BITS = 19  # of a float32's 23 bits of mantissa; the other 4 tell which of an octave's 16 cells
+PLACE_BITS = 19  # bits of a float32's mantissa of 23 that give the position in a cell; the other 4 number the cell
 
 
 def gig_moments(chi: Tensor, rho: Tensor | float, lam: float) -> tuple[Tensor, Tensor]:
-    """(E X, E 1/X) of giG(chi, rho, lam) by table; chi > 0 and rho > 0.
+    """Compute E X and E 1/X of X ~ giG(chi, rho, lam) by an interpolated table.
 
-    >>> mean, mean_inverse = gig_moments(torch.tensor([4.0], dtype=torch.float64), 1.0, 0.5)
-    >>> mean, mean_inverse
-    (tensor([3.], dtype=torch.float64), tensor([0.5000], dtype=torch.float64))
+    Args:
+        chi: Coefficient of 1/x, finite and > 0.
+        rho: Coefficient of x, finite and > 0.
+        lam: Order, one finite number for all elements.
+
+    Returns:
+        (E X, E 1/X) in the broadcast shape of ``chi`` and ``rho`` and the dtype of ``chi``.
+
+    Raises:
+        ParameterError: If ``lam`` is not finite, or ``chi`` or ``rho`` not finite and > 0.
+
+    Example:
+        >>> mean, mean_inverse = gig_moments(torch.tensor([4.0], dtype=torch.float64), 1.0, 0.5)
+        >>> mean, mean_inverse
+        (tensor([3.], dtype=torch.float64), tensor([0.5000], dtype=torch.float64))
     """
     require(math.isfinite(lam), "lam", lam, "use a finite number")
     rho_t = torch.as_tensor(rho, dtype=chi.dtype, device=chi.device)
@@ -40,13 +54,13 @@ def gig_moments(chi: Tensor, rho: Tensor | float, lam: float) -> tuple[Tensor, T
 
 
 def moments(chi: Tensor, rho: Tensor, lam: float, table: tuple[Tensor, ...] | None = None) -> tuple[Tensor, Tensor]:
-    """`gig_moments` of parameters that are known to be positive and finite.
+    """Compute the moments of `gig_moments` without checking that ``chi`` and ``rho`` are positive and finite.
 
-    Compiled code has to be given its ``table``, that of `narrow_table`.
+    ``table`` is the result of `narrow_table`, which compiled code cannot compute and must be given.
     """
     if chi.dtype == torch.float32 and not (chi.requires_grad or rho.requires_grad):
-        found = narrow_table(abs(lam), chi.device) if table is None else table
-        return _from_ratio(chi, rho, lam, partial(_narrow_down_ratio, found))
+        coefficients = narrow_table(abs(lam), chi.device) if table is None else table
+        return _from_ratio(chi, rho, lam, partial(_narrow_down_ratio, coefficients))
     wide = partial(bessel_down_ratio, abs(lam))
     mean, inverse = _from_ratio(chi.to(torch.float64), rho.to(torch.float64), lam, wide)
     return mean.to(chi.dtype), inverse.to(chi.dtype)
@@ -64,7 +78,7 @@ def _from_ratio(chi: Tensor, rho: Tensor, lam: float, down_ratio: Callable[[Tens
 
 
 def _narrow_down_ratio(table: tuple[Tensor, ...], x: Tensor) -> Tensor:
-    """K_{order-1}(x) / K_order(x) by table, float32."""
+    """Interpolate K_{order-1}(x) / K_order(x) for float32 x by ``table``."""
     bits = x.view(torch.int32)
     cell = bits >> PLACE_BITS
     f = (bits & ((1 << PLACE_BITS) - 1)).to(torch.float32) * 2.0**-PLACE_BITS
@@ -73,7 +87,7 @@ def _narrow_down_ratio(table: tuple[Tensor, ...], x: Tensor) -> Tensor:
 
 
 def bessel_down_ratio(order: float, x: Tensor) -> Tensor:
-    """K_{order-1}(x) / K_order(x) by table, float64, order >= 0."""
+    """Interpolate K_{order-1}(x) / K_order(x) for float64 x and order >= 0."""
     table = _table(order, x.device)
     low, highest = math.log(LOWEST), math.log(_highest(order))
     outside = (x < LOWEST) | (x > _highest(order))
@@ -95,7 +109,7 @@ def _highest(order: float) -> float:
 @lru_cache(maxsize=32)
 @torch.inference_mode(False)
 def _table(order: float, device: torch.device) -> Tensor:
-    """Power coefficients of log D on each cell, (4, cells)."""
+    """Tabulate the power coefficients of log D on each cell, of shape (4, cells)."""
     low = math.log(LOWEST)
     cells = math.ceil((math.log(_highest(order)) - low) * CELLS_PER_UNIT)
     x = torch.exp(low + torch.arange(cells + 1, dtype=torch.float64) / CELLS_PER_UNIT)
@@ -109,7 +123,7 @@ def _table(order: float, device: torch.device) -> Tensor:
 @lru_cache(maxsize=32)
 @torch.inference_mode(False)
 def narrow_table(order: float, device: torch.device) -> tuple[Tensor, ...]:
-    """Power coefficients of D on the cell of each of a float32's first bits, four rows; those of x = 0 come first."""
+    """Tabulate the power coefficients of D as four rows; a column is a cell, numbered by a float32's leading bits."""
     bits = torch.arange((255 << (23 - PLACE_BITS)) + 1, dtype=torch.int32) << PLACE_BITS
     ends = bits.view(torch.float32).to(torch.float64).clamp(min=torch.finfo(torch.float32).tiny, max=2.0**128)
     nodes = (1 + torch.cos((2 * torch.arange(4, dtype=torch.float64) + 1) * math.pi / 8)) / 2  # Chebyshev's

@@ -1,11 +1,11 @@
-"""New values for giG(chi, rho, lam) variables that have old ones: one proposal each, and the old value if it fails.
+"""Gibbs updates of giG(chi, rho, lam) variables by one proposal each; a rejected proposal leaves the old value.
 
 Whether a proposal x' of `gig_sampler` is accepted depends on (chi, rho, lam) and never on the old value x. So
 
     x <- x' ~ giG(chi, rho, lam) with probability a(chi, rho, lam),      x <- x otherwise
 
-leaves giG(chi, rho, lam) invariant, as a sweep must. Nothing is drawn again: all shapes are known beforehand, which
-suits compilers and accelerators.
+leaves giG(chi, rho, lam) invariant, as a Gibbs sweep must. No rejected proposal is drawn again, so all shapes are
+known beforehand, which suits compilers and accelerators.
 """
 
 from __future__ import annotations
@@ -31,9 +31,14 @@ from r2d2net.distributions.select import where_negative
 
 
 class Hat(NamedTuple):
-    """What of the proposals depends on the order alone."""
+    """The part of a proposal that depends on the order alone.
 
-    order: Tensor  # |lam|
+    Attributes:
+        order: |lam|, a scalar.
+        points: Limits of the hat's touching points.
+    """
+
+    order: Tensor
     points: TouchingPoints
 
 
@@ -48,19 +53,22 @@ def gig_refreshed(
     hat: Hat | None = None,
     buffers: Tensor | None = None,
 ) -> Tensor:
-    """The new values, in the shape of ``x``.
+    """Propose a new value for each element once and keep the old value where the proposal is rejected.
 
     Args:
-        x: The old values, flat.
+        x: Old values, a flat tensor.
         chi: Coefficient of 1/x, positive and finite. In float32 it is held at 1e30 / rho, which no sweep of R2D2
             reaches: psi is as small as that only where w^2 is.
-        rho: Coefficient of x, the same; of the shape of chi or a single number.
+        rho: Coefficient of x, positive and finite; a tensor in the shape of ``chi`` or a scalar.
         lam: Order.
-        u: Uniform on [0, 1), in the shape of x.
-        v: Another.
-        hat: `hat_of` the order in the working dtype, which compiled code has to be given.
-        buffers: `BUFFERS` rows of at least the length of x that are overwritten: fresh memory costs more than the
-            arithmetic.
+        u: Uniform numbers on [0, 1), in the shape of ``x``.
+        v: Uniform numbers independent of ``u``.
+        hat: Result of `hat_of` for the order in the working dtype, which compiled code cannot compute.
+        buffers: `BUFFERS` rows of at least the length of ``x`` that are overwritten: fresh memory costs more than
+            the arithmetic.
+
+    Returns:
+        The updated values, in the shape and dtype of ``x``.
     """
     order, points = hat_of(lam, working_dtype(chi, rho, lam), x.device) if hat is None else hat
     work = order.dtype
@@ -76,7 +84,7 @@ def gig_refreshed(
 
 
 def working_dtype(chi: Tensor, rho: Tensor, lam: float) -> torch.dtype:
-    """float32 wherever the proposals are as good in it. Only orders near zero look at the parameters."""
+    """Return float32 where proposals lose nothing in it, else float64; orders near zero depend on chi and rho."""
     if chi.dtype != torch.float32 or abs(lam) > HIGH_ORDER:
         return torch.float64
     if abs(lam) >= LOW_ORDER or chi.numel() == 0:
@@ -88,6 +96,6 @@ def working_dtype(chi: Tensor, rho: Tensor, lam: float) -> torch.dtype:
 @lru_cache(maxsize=32)
 @torch.inference_mode(False)
 def hat_of(lam: float, work: torch.dtype, device: torch.device) -> Hat:
-    """What depends on the order alone."""
+    """Compute the part of a proposal that depends on the order alone."""
     order = torch.tensor(abs(lam), dtype=work, device=device)
     return Hat(order, touching_points(order))

@@ -8,12 +8,12 @@ lam < 0), the density of Z is proportional to exp(-psi(z)),
 which is convex with psi(0) = psi'(0) = 0 for every (chi, rho, lam). The hat is that of L. Devroye (Statistics and
 Computing 24, 2014): 1 in the middle, tangent exponentials on both sides,
 
-    exp(-psi(t) - psi'(t) (z - t)) on the right,      the same at -s on the left.
+    exp(-psi(t) - psi'(t) (z - t)) on the right,      the tangent at -s on the left.
 
-Any t, s > 0 give a valid hat. Ours are min(log(1 + g), t_lam) and min(log(1 + g), s_lam): e^t - 1 is then g or a
-constant, so the hat costs one logarithm and psi lies between 1/2 and 2 at both points whatever the parameters.
-Acceptance is bounded away from zero, so the loop needs no cap: the lowest seen for chi rho in [1e-60, 1e60] and lam in
-[0, 1e7] is 0.66.
+Any t, s > 0 give a valid hat. Those used here are min(log(1 + g), t_lam) and min(log(1 + g), s_lam): e^t - 1 is then g
+or a constant, so the hat costs one logarithm and psi lies between 1/2 and 2 at both points whatever the parameters.
+The acceptance rate is bounded away from zero, so the loop needs no cap: the lowest rate measured for chi rho in
+[1e-60, 1e60] and lam in [0, 1e7] is 0.66.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ from r2d2net.errors import ParameterError
 CPU_CHUNK = 1 << 15  # a chunk's working set stays in the cache, and its buffers are used again
 COMPILED_CHUNK = 1 << 17  # a fused proposal has no buffers
 GPU_CHUNK = 1 << 20
-NARROW_LEAST, NARROW_MOST = 1e-36, 1e30  # chi rho in float32, the former where |lam| < LOW_ORDER
-LOW_ORDER, HIGH_ORDER = 0.25, 100  # of |lam| in float32: see `check_parameters`
-LEAST_PRODUCT = 1e-300  # 1 / (chi rho) must stay a float64
+NARROW_LEAST, NARROW_MOST = 1e-36, 1e30  # range of chi rho in float32; the lower limit where |lam| < LOW_ORDER
+LOW_ORDER, HIGH_ORDER = 0.25, 100  # limits of |lam| in float32: see `check_parameters`
+LEAST_PRODUCT = 1e-300  # least chi rho, so that 1 / (chi rho) stays a float64
 BUFFERS = 10
 STRAGGLERS = 1 << 12
 
@@ -50,7 +50,7 @@ class TouchingPoints(NamedTuple):
 
 
 def touching_points(order: Tensor) -> TouchingPoints:
-    """Points where la (e^z - 1 - z) is about 1 on either side; beyond log(1 + g) for la = 0, whatever chi rho."""
+    """Compute the points where la (e^z - 1 - z) is about 1 on either side; for la = 0 they exceed any log(1 + g)."""
     inverse = 1 / order.clamp(min=1e-160 if order.dtype == torch.float64 else 1e-30)
     spread = torch.sqrt(2 * inverse)
     right = torch.log1p(spread + 0.8 * inverse)
@@ -71,10 +71,22 @@ def propose(
     buffers: list[Tensor] | None = None,
     out: Tensor | None = None,
 ) -> Tensor:
-    """One proposal for each element: X where it is accepted, -X where it is rejected.
+    """Propose one value for each element and mark the rejected ones by their sign.
 
-    All shapes are that of ``chi`` or scalar; ``u`` and ``v`` are uniform on [0, 1). With ``buffers`` no memory
-    is allocated: on a CPU fresh pages cost five times the arithmetic.
+    Args:
+        chi: Coefficient of 1/x.
+        rho: Coefficient of x, in the shape of ``chi`` or a scalar.
+        order: |lam|, in the shape of ``chi`` or a scalar.
+        points: Result of `touching_points` for the order.
+        u: Uniform numbers on [0, 1), in the shape of ``chi``.
+        v: Uniform numbers independent of ``u``.
+        reciprocal: Whether lam < 0.
+        buffers: `BUFFERS` tensors in the shape of ``chi`` that are overwritten, so that no memory is allocated: on
+            a CPU fresh pages cost five times the arithmetic.
+        out: Tensor for the result.
+
+    Returns:
+        X where the proposal is accepted and -X where it is rejected.
     """
     space: list[Tensor | None] = [None] * BUFFERS if buffers is None else list(buffers)
     half = torch.mul(chi, rho, out=space[0])
@@ -110,10 +122,10 @@ def propose(
 
     # A point under the hat: [0, p) is the left tail, then the middle, the last r the right tail.
     total = torch.add(p, r, out=space[6]).add_(t).add_(s)
-    at = torch.mul(total, u, out=space[9])
-    tail = torch.minimum(torch.mul(at, xi, out=xi), total.sub_(at).mul_(zeta), out=space[8])
+    position = torch.mul(total, u, out=space[9])
+    tail = torch.minimum(torch.mul(position, xi, out=xi), total.sub_(position).mul_(zeta), out=space[8])
     tail.clamp_(min=torch.finfo(tail.dtype).eps / 8, max=1)  # 1 throughout the middle
-    z = torch.sub(at, p, out=at)
+    z = torch.sub(position, p, out=position)
     slope = where_negative(z, p, r.neg_())
     z.sub_(s)
     torch.minimum(torch.maximum(z, s.neg_(), out=z), t, out=z)
@@ -153,8 +165,16 @@ def sample_gig(
         compiled: Fuse the proposal with torch.compile. Falls back to eager with a warning where there is no
             compiler.
 
-    Draws below the smallest normal number of the dtype are returned as that number. At orders within 0.0015 of
-    zero a product chi rho strictly between 0 and 1e-300 counts as 1e-300.
+    Returns:
+        Draws in the dtype of ``chi``. Those below the smallest normal number of the dtype are returned as that
+        number. At orders within 0.0015 of zero a product chi rho strictly between 0 and 1e-300 counts as 1e-300.
+
+    Raises:
+        ParameterError: If a parameter is not finite, chi or rho is negative, or the density is improper.
+
+    Example:
+        >>> sample_gig(torch.tensor([0.1, 4.0]), 1.0, 0.5, torch.Generator().manual_seed(0)).shape
+        torch.Size([2])
     """
     chi = torch.as_tensor(chi).detach()
     if not chi.is_floating_point():
@@ -176,7 +196,7 @@ def sample_gig(
 
 
 def check_parameters(chi: Tensor, rho: Tensor, lam: Tensor) -> torch.dtype:
-    """Raise at once on parameters outside the family; return the dtype in which to work.
+    """Refuse parameters outside the family and return the dtype in which to compute.
 
     float32 is enough unless the exponents leave its range or |lam| makes psi a small difference: |lam| (e^z - 1 - z) is
     of order one at z of order |lam|^(-1/2), so its rounding error is about sqrt(|lam|) eps, 1e-6 at |lam| = 100. Near
@@ -293,7 +313,7 @@ def _fill(
 
 
 def representable(chi: Tensor, rho: Tensor, order: Tensor) -> tuple[Tensor, Tensor]:
-    """Near order 0 the hat reaches as far as log(1 / (chi rho)), which must stay a float64."""
+    """Raise chi and rho where needed near order 0: the hat reaches to log(1 / (chi rho)), which must stay finite."""
     root = torch.sqrt(chi) * torch.sqrt(rho)
     lift = (math.sqrt(LEAST_PRODUCT) / root).clamp(min=1)
     lift = torch.where((order < 0.0015) & (root > 0), lift, 1.0)
@@ -308,12 +328,12 @@ def _order_setup(lam: Tensor) -> tuple[Tensor, TouchingPoints, bool | Tensor]:
 
 @cache
 def _compiled_propose() -> Step:
-    """`propose` through torch.compile, or `propose` itself with a warning where that does not work."""
+    """Compile `propose`, or warn and return `propose` itself where torch.compile does not work."""
     try:
         compiled = torch.compile(propose, dynamic=True)
-        one, half = torch.ones(64), torch.full((64,), 0.5)
+        ones, half = torch.ones(64), torch.full((64,), 0.5)
         order = torch.tensor(0.1)
-        compiled(one, torch.tensor(1.0), order, touching_points(order), half, half, reciprocal=False)
+        compiled(ones, torch.tensor(1.0), order, touching_points(order), half, half, reciprocal=False)
     except Exception as error:  # whatever the toolchain lacks, eager gives the same draws
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         warnings.warn(f"torch.compile does not work here, sampling runs eagerly: {reason}", stacklevel=3)

@@ -15,6 +15,13 @@ from r2d2net.distributions.checks import require_positive
 class HalfCauchy(TorchHalfCauchy):
     """Half-Cauchy with density 2 / (pi scale (1 + (x / scale)^2)).
 
+    Args:
+        scale: Median of the distribution, finite and > 0.
+        validate_args: Check the values given to `log_prob` against the support; None for torch's default.
+
+    Raises:
+        ParameterError: If ``scale`` is not finite and > 0.
+
     Example:
         >>> HalfCauchy(1.0).log_prob(torch.tensor(1e30))
         tensor(-138.6067)

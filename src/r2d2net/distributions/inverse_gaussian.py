@@ -30,6 +30,14 @@ CPU_CHUNK = 1 << 15
 class ReciprocalInverseGaussian(Distribution):
     """giG(chi, rho, 1/2), whose moments are elementary: E X = (1 + t) / rho, E 1/X = sqrt(rho / chi).
 
+    Args:
+        chi: Coefficient of 1/x, finite and >= 0; at 0 the distribution is a gamma.
+        rho: Coefficient of x, finite and > 0.
+        validate_args: Check the values given to `log_prob` against the support; None for torch's default.
+
+    Raises:
+        ParameterError: If ``chi`` is not finite and >= 0, or ``rho`` not finite and > 0.
+
     Example:
         >>> psi = ReciprocalInverseGaussian(torch.tensor([0.0, 4.0]), 1.0)
         >>> psi.mean, psi.mean_inverse
@@ -113,6 +121,14 @@ class ReciprocalInverseGaussian(Distribution):
 class InverseGaussian(Distribution):
     """Inverse Gaussian with mean ``loc`` and shape ``concentration``: variance loc^3 / concentration.
 
+    Args:
+        loc: Mean, finite and > 0.
+        concentration: Shape, finite and > 0.
+        validate_args: Check the values given to `log_prob` against the support; None for torch's default.
+
+    Raises:
+        ParameterError: If a parameter is not finite and > 0.
+
     Example:
         >>> InverseGaussian(2.0, 4.0).variance
         tensor(2.)
@@ -182,7 +198,7 @@ class InverseGaussian(Distribution):
 
 
 def sample_reciprocal(chi: Tensor, rho: Tensor, generator: torch.Generator | None = None) -> Tensor:
-    """Draw giG(chi, rho, 1/2) in the shape of ``chi``, chunk by chunk so that temporaries stay in the cache."""
+    """Draw from giG(chi, rho, 1/2) in the shape of ``chi``, chunk by chunk so that temporaries stay in the cache."""
     out = torch.empty(chi.shape, dtype=chi.dtype, device=chi.device)
     flat, chi_f = out.view(-1), chi.reshape(-1)
     rho_f = rho if rho.dim() == 0 else rho.expand(chi.shape).reshape(-1)
@@ -198,7 +214,7 @@ def sample_reciprocal(chi: Tensor, rho: Tensor, generator: torch.Generator | Non
 
 
 def reciprocal_root(chi: Tensor, rho: Tensor | float, n: Tensor, u: Tensor) -> Tensor:
-    """The draw of giG(chi, rho, 1/2) that a standard normal n, which is overwritten, and a uniform u make."""
+    """Transform standard normals n, which are overwritten, and uniforms u to draws from giG(chi, rho, 1/2)."""
     t = torch.sqrt(chi).mul_(rho**0.5)
     n.square_().mul_(0.5)
     larger = torch.add(n, t, alpha=2).mul_(n).sqrt_().add_(n).add_(t)

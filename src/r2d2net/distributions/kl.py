@@ -1,8 +1,8 @@
 """Kullback-Leibler divergences of the shrinkage hierarchies, registered with torch.distributions.
 
-torch's own serve Gamma/Gamma, Normal/Normal, Dirichlet/Dirichlet and Laplace/Laplace; here are the others:
-giG/Gamma, reciprocal inverse Gaussian/Exponential and the bound of Normal/spike-and-slab. A hierarchy needs
-one thing more: a gamma prior whose rate is itself random, `kl_gamma_random_rate`.
+torch has Gamma/Gamma, Normal/Normal, Dirichlet/Dirichlet and Laplace/Laplace; this module adds giG/Gamma, reciprocal
+inverse Gaussian/Exponential and an upper bound of Normal/spike-and-slab. A hierarchy also needs the divergence from a
+gamma prior whose rate is itself random: `kl_gamma_random_rate`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from r2d2net.distributions.spike_slab_normal import SpikeSlabNormal
 
 
 class PositiveFactor(Protocol):
-    """A distribution on the half line with the moments a gamma prior asks for."""
+    """A distribution on the half line with the moments that a divergence from a gamma prior needs."""
 
     @property
     def mean(self) -> Tensor: ...
@@ -34,13 +34,16 @@ class PositiveFactor(Protocol):
 def kl_gamma_random_rate(
     q: PositiveFactor | Gamma, shape: Tensor | float, mean_rate: Tensor, mean_log_rate: Tensor
 ) -> Tensor:
-    """E_rate KL(q || Gamma(shape, rate)), element by element.
+    """Compute E_rate KL(q || Gamma(shape, rate)), element by element.
 
     Args:
         q: A gamma, giG or reciprocal inverse Gaussian factor.
         shape: Shape of the prior.
         mean_rate: E[rate] under the rate's own factor.
-        mean_log_rate: E[log rate].
+        mean_log_rate: E[log rate] under the rate's own factor.
+
+    Returns:
+        The expected divergence, in the batch shape of ``q``.
     """
     mean_log = gamma_mean_log(q) if isinstance(q, Gamma) else q.mean_log
     a = torch.as_tensor(shape, dtype=mean_log.dtype, device=mean_log.device)
@@ -59,7 +62,7 @@ def _kl_reciprocal_gamma(q: ReciprocalInverseGaussian, p: Gamma) -> Tensor:
 
 @register_kl(ReciprocalInverseGaussian, Exponential)
 def _kl_reciprocal_exponential(q: ReciprocalInverseGaussian, p: Exponential) -> Tensor:
-    """With t = sqrt(chi rho) and r = rate / rho, in units where rho = 1."""
+    """KL in terms of t = sqrt(chi rho) and r = rate / rho, that is in units where rho = 1."""
     limit = q.chi == 0
     t = torch.sqrt(torch.where(limit, 1.0, q.chi)) * torch.sqrt(q.rho)
     minus_entropy = -0.5 * (math.log(2 * math.pi) + 1 + torch.log(t) + scaled_expint(2 * t))

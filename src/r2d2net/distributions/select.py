@@ -1,4 +1,4 @@
-"""Choice between two tensors element by element without branches: `torch.where` on a CPU guesses each one."""
+"""Choice between two tensors element by element without branches, which a CPU mispredicts in `torch.where`."""
 
 from __future__ import annotations
 
@@ -9,10 +9,19 @@ INTEGERS = {torch.float32: (torch.int32, 31), torch.float64: (torch.int64, 63)}
 
 
 def where_negative(sign: Tensor, then: Tensor, otherwise: Tensor) -> Tensor:
-    """``then`` where ``sign`` is negative or -0.0, else ``otherwise``; all of one shape and dtype.
+    """Select ``then`` where ``sign`` is negative or -0.0, else ``otherwise``; all of one shape and dtype.
 
-    >>> where_negative(torch.tensor([-0.0, 2.0]), torch.tensor([3.0, 4.0]), torch.tensor([5.0, 6.0]))
-    tensor([3., 6.])
+    Args:
+        sign: Tensor whose sign bit decides.
+        then: Values where the bit is set.
+        otherwise: Values where it is not.
+
+    Returns:
+        The selected values.
+
+    Example:
+        >>> where_negative(torch.tensor([-0.0, 2.0]), torch.tensor([3.0, 4.0]), torch.tensor([5.0, 6.0]))
+        tensor([3., 6.])
     """
     if sign.dtype not in INTEGERS:
         return torch.where(torch.signbit(sign), then, otherwise)

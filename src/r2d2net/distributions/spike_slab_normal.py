@@ -18,6 +18,15 @@ from r2d2net.errors import ParameterError
 class SpikeSlabNormal(Distribution):
     """Two centred normals: the slab with probability ``slab_probability``, the spike otherwise.
 
+    Args:
+        slab_probability: pi, strictly between 0 and 1.
+        slab_scale: Standard deviation of the slab, finite and > 0.
+        spike_scale: Standard deviation of the spike, finite and > 0.
+        validate_args: Check the values given to `log_prob` against the support; None for torch's default.
+
+    Raises:
+        ParameterError: If a parameter lies outside its range.
+
     Example:
         >>> SpikeSlabNormal(0.5, 1.0, 0.1).variance
         tensor(0.5050)
@@ -59,12 +68,24 @@ class SpikeSlabNormal(Distribution):
         return new
 
     def components(self) -> tuple[Normal, Normal]:
-        """The slab and the spike, in float64: a narrow spike's variance leaves float32."""
+        """Return the two components in float64: a narrow spike's variance leaves float32.
+
+        Returns:
+            The slab and the spike.
+        """
         zero = torch.zeros_like(self.slab_scale, dtype=torch.float64)
         return Normal(zero, self.slab_scale.double()), Normal(zero, self.spike_scale.double())
 
     def log_mix(self, slab: Tensor, spike: Tensor) -> Tensor:
-        """log(pi e^slab + (1 - pi) e^spike)."""
+        """Compute log(pi e^slab + (1 - pi) e^spike).
+
+        Args:
+            slab: Logarithm of the slab's term.
+            spike: Logarithm of the spike's term.
+
+        Returns:
+            The logarithm of the mixture.
+        """
         pi = self.slab_probability.to(slab.dtype)
         return torch.logaddexp(torch.log(pi) + slab, torch.log1p(-pi) + spike)
 
