@@ -30,7 +30,6 @@ FLOORS = {
     "r2d2net.estimators": 0.11,
     "r2d2net.inference": 0.31,
     "r2d2net.likelihoods": 0.15,
-    "r2d2net.metrics": 0.0,
     "r2d2net.nets": 0.46,
     "r2d2net.priors": 0.14,
     "r2d2net.shrinkage": 0.33,

@@ -1,4 +1,4 @@
-"""Measures: pure functions of numpy arrays or torch tensors, the truth first, floats or numpy arrays out."""
+"""Metrics: pure functions of arrays or tensors that take the targets first and return floats or numpy arrays."""
 
 from r2d2net.metrics.classification import accuracy, brier, ece, macro_f1
 from r2d2net.metrics.inference_error import function_distance, function_error, parameter_error

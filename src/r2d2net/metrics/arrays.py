@@ -1,6 +1,6 @@
-"""What the measures read: numpy arrays, torch tensors or lists, brought to float64 and checked once.
+"""Conversion of the metrics' arguments, which may be numpy arrays, torch tensors or lists, to checked float64 arrays.
 
-Every check that fails is one line that names the argument, what is wrong with it and what to do.
+A failed check raises a `DataError` of one line that names the argument, what is wrong with it and the fix.
 """
 
 from __future__ import annotations
@@ -18,11 +18,22 @@ from r2d2net.errors import DataError
 Array = NDArray[np.float64]
 Labels = NDArray[np.int64]
 Numbers = NDArray[Any] | Tensor | Sequence[Any]
-SUM_TOLERANCE = 1e-3  # half-precision softmax is that far from a sum of one
+SUM_TOLERANCE = 1e-3  # rounding error of a half-precision softmax's sum
 
 
 def numbers(name: str, value: Numbers) -> Array:
-    """Any array of numbers as float64 with at least one row."""
+    """Convert an array of finite real numbers to float64.
+
+    Args:
+        name: Name of the argument in messages.
+        value: Array, tensor or nested list with at least one row.
+
+    Returns:
+        The array.
+
+    Raises:
+        DataError: If ``value`` is not an array of finite real numbers or is empty.
+    """
     if isinstance(value, Tensor):
         value = value.detach().cpu()
         value = (value.float() if value.dtype == torch.bfloat16 else value).numpy()  # numpy has no bfloat16
@@ -42,7 +53,7 @@ def numbers(name: str, value: Numbers) -> Array:
 
 
 def like(name: str, value: Numbers, target: Array) -> Array:
-    """Numbers in the shape of the targets; (rows,) and (rows, 1) are the same."""
+    """Convert numbers to an array in the shape of ``target``; (rows,) and (rows, 1) count as equal shapes."""
     array = numbers(name, value)
     if array.shape != target.shape and _flat(array.shape) == _flat(target.shape):
         return array.reshape(target.shape)
@@ -52,7 +63,7 @@ def like(name: str, value: Numbers, target: Array) -> Array:
 
 
 def draws_like(name: str, value: Numbers, target: Array) -> Array:
-    """Draws in front of the targets' shape: (draws, rows, ...)."""
+    """Convert draws to an array of shape (draws, *shape of ``target``)."""
     array = numbers(name, value)
     if array.ndim > 1 and _flat(array.shape[1:]) == _flat(target.shape):
         return array.reshape(len(array), *target.shape)
@@ -60,7 +71,7 @@ def draws_like(name: str, value: Numbers, target: Array) -> Array:
 
 
 def class_labels(name: str, value: Numbers) -> Labels:
-    """Class numbers 0, 1, ... as integers of shape (rows,)."""
+    """Convert class numbers 0, 1, ... to integers of shape (rows,)."""
     array = numbers(name, value)
     if array.ndim == 2 and array.shape[1] == 1:
         array = array[:, 0]
@@ -73,7 +84,7 @@ def class_labels(name: str, value: Numbers) -> Labels:
 
 
 def probabilities(name: str, value: Numbers) -> Array:
-    """Class probabilities, (..., rows, classes): in [0, 1] and of sum one."""
+    """Convert class probabilities of shape (..., rows, classes), which must lie in [0, 1] and sum to one."""
     array = numbers(name, value)
     if array.ndim < 2 or array.shape[-1] < 2:
         raise DataError(f"{name} has shape {array.shape}: give (rows, classes) with at least two classes")
@@ -88,7 +99,7 @@ def probabilities(name: str, value: Numbers) -> Array:
 
 
 def labelled_probabilities(y: Numbers, probs: Numbers) -> tuple[Labels, Array]:
-    """Labels and their (rows, classes) of probabilities, checked against each other."""
+    """Convert labels (rows,) and their probabilities (rows, classes), and check that they fit together."""
     label, array = class_labels("y", y), probabilities("probs", probs)
     if array.ndim != 2:
         raise DataError(f"probs has shape {array.shape}: give (rows, classes); of draws take the mean first")
@@ -99,7 +110,7 @@ def labelled_probabilities(y: Numbers, probs: Numbers) -> tuple[Labels, Array]:
 
 
 def probability_draws(name: str, value: Numbers) -> Array:
-    """Class probabilities of each draw of the weights, (draws, rows, classes)."""
+    """Convert class probabilities of each draw of the weights, of shape (draws, rows, classes)."""
     array = probabilities(name, value)
     if array.ndim != 3:
         raise DataError(f"{name} has shape {array.shape}: give (draws, rows, classes)")

@@ -1,7 +1,7 @@
-"""Measures of predicted classes: accuracy, macro-F1, Brier score, calibration.
+"""Metrics of predicted classes: accuracy, macro-F1, Brier score, calibration error.
 
-y holds class numbers. Where a function takes ``predicted`` it may be class numbers (rows,) or probabilities (rows,
-classes), of which the most probable class counts, the first of equals.
+``y`` holds class numbers. ``predicted`` holds class numbers (rows,) or probabilities (rows, classes), in which case the
+most probable class counts as the prediction, and the first of several equally probable ones.
 """
 
 from __future__ import annotations
@@ -15,19 +15,38 @@ from r2d2net.metrics.arrays import Array, Labels, Numbers, class_labels, labelle
 
 
 def accuracy(y: Numbers, predicted: Numbers) -> float:
-    """Share of the rows whose class is predicted.
+    """Compute the share of rows whose class is predicted correctly.
 
-    >>> accuracy([0, 1, 2, 1], [0, 1, 1, 1])
-    0.75
+    Args:
+        y: Class numbers 0, 1, ..., of shape (rows,).
+        predicted: Class numbers (rows,) or class probabilities (rows, classes).
+
+    Returns:
+        The accuracy, in [0, 1].
+
+    Example:
+        >>> accuracy([0, 1, 2, 1], [0, 1, 1, 1])
+        0.75
     """
     label, guess = _labels_and_guesses(y, predicted)
     return float((label == guess).mean())
 
 
 def macro_f1(y: Numbers, predicted: Numbers) -> float:
-    """F1 of each class, averaged over the classes that occur in y or among the predictions.
+    """Compute the F1 score of each class, averaged over the classes that occur in y or among the predictions.
 
-    F1 = 2 precision recall / (precision + recall); a class that is never predicted rightly has 0.
+    F1 = 2 precision recall / (precision + recall); a class that is never predicted correctly has 0.
+
+    Args:
+        y: Class numbers 0, 1, ..., of shape (rows,).
+        predicted: Class numbers (rows,) or class probabilities (rows, classes).
+
+    Returns:
+        The macro-averaged F1 score, in [0, 1].
+
+    Example:
+        >>> macro_f1([0, 0, 1, 1], [0, 0, 1, 2])
+        0.5555555555555555
     """
     from sklearn.metrics import f1_score  # slow to import
 
@@ -36,12 +55,20 @@ def macro_f1(y: Numbers, predicted: Numbers) -> float:
 
 
 def brier(y: Numbers, probs: Numbers) -> float:
-    """Brier score: the squared distance of the probabilities from the truth, summed over classes, between 0 and 2.
+    """Compute the Brier score: the mean squared distance of the probabilities from the one-hot label.
 
-    For two classes it is twice the one-column form.
+    The squares are summed over all classes; for two classes that is twice the form that takes one class alone.
 
-    >>> brier([0, 1], [[1.0, 0.0], [0.5, 0.5]])
-    0.25
+    Args:
+        y: Class numbers 0, 1, ..., of shape (rows,).
+        probs: Class probabilities, (rows, classes).
+
+    Returns:
+        The score, in [0, 2]; smaller is better.
+
+    Example:
+        >>> brier([0, 1], [[1.0, 0.0], [0.5, 0.5]])
+        0.25
     """
     label, array = labelled_probabilities(y, probs)
     truth = np.eye(array.shape[1])[label]
@@ -51,7 +78,7 @@ def brier(y: Numbers, probs: Numbers) -> float:
 def ece(
     y: Numbers, probs: Numbers, *, bins: int = 15, binning: Literal["equal_width", "equal_mass"] = "equal_width"
 ) -> float:
-    """Expected calibration error of the most probable class (Guo et al., 2017).
+    """Compute the expected calibration error of the most probable class (Guo et al., 2017).
 
         ECE = sum_b n_b / n |accuracy_b - mean confidence_b|,    confidence = largest probability
 
@@ -61,6 +88,13 @@ def ece(
         bins: Number of bins.
         binning: "equal_width" cuts [0, 1] into intervals (a, b]; "equal_mass" cuts at quantiles of the confidences,
             rows of equal confidence staying together.
+
+    Returns:
+        The error, in [0, 1].
+
+    Example:
+        >>> ece([0, 1], [[0.75, 0.25], [0.75, 0.25]])
+        0.25
     """
     require_whole("bins", bins)
     require(binning in ("equal_width", "equal_mass"), "binning", binning, "use 'equal_width' or 'equal_mass'")

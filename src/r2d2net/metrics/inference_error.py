@@ -1,14 +1,15 @@
-"""How far an approximate posterior is from an oracle's, such as a long run of Hamiltonian Monte Carlo.
+"""Distance of an approximate posterior from a reference ("oracle"), such as a long run of Hamiltonian Monte Carlo.
 
     parameter_error     || E w - E w_oracle ||_2, the paper's: "the L2-normalized difference between the learned
-                        parameters and the oracle truth"; divided by the oracle's norm where ``relative``, since the
+                        parameters and the oracle truth"; with ``relative`` divided by the oracle's norm, since the
                         paper does not say what it divides by (its figures grow with the network)
     function_error      root mean square over reference inputs x of E f(x) - E f_oracle(x)
     function_distance   mean over x of the Wasserstein-1 distance between the draws of f(x) and of f_oracle(x)
 
 Exchanging hidden units changes the parameters and not the function, so two exact samplers may have a large parameter
-error. The last two see the function alone. The distance has the units of f and sees spread as well as centre; between
-two sets of m draws of one normal distribution it is about 1.8 / sqrt(m) of its deviation, not 0.
+error. The last two depend on the function alone. The distance has the units of f and depends on spread as well as on
+location; between two sets of m draws of one normal distribution it is about 1.8 / sqrt(m) of its standard deviation,
+not 0.
 """
 
 from __future__ import annotations
@@ -24,19 +25,31 @@ from r2d2net.metrics.arrays import Array, Numbers, numbers
 
 @runtime_checkable
 class Drawn(Protocol):
-    """A prediction that holds its draws first: every prediction of the library."""
+    """A prediction whose ``samples`` have the draws as their first dimension, as all of the library's have."""
 
     @property
     def samples(self) -> Any: ...
 
 
 def parameter_error(weights: Numbers, oracle: Numbers, *, relative: bool = False) -> float:
-    """L2 distance of the mean weights; both are (weights,) or (draws, weights), of which the mean is taken.
+    """Compute the L2 distance between the mean weights of a posterior and of the oracle.
 
-    >>> parameter_error([3.0, 0.0], [0.0, 4.0])
-    5.0
-    >>> parameter_error([3.0, 0.0], [0.0, 4.0], relative=True)
-    1.25
+    Args:
+        weights: Mean weights (weights,), or draws (draws, weights) that are averaged.
+        oracle: The oracle's mean weights or draws.
+        relative: Divide by the norm of the oracle's mean weights.
+
+    Returns:
+        The distance.
+
+    Raises:
+        DataError: If the numbers of weights differ, or ``relative`` is set and the oracle's mean weights are zero.
+
+    Example:
+        >>> parameter_error([3.0, 0.0], [0.0, 4.0])
+        5.0
+        >>> parameter_error([3.0, 0.0], [0.0, 4.0], relative=True)
+        1.25
     """
     first, second = _mean_weights("weights", weights), _mean_weights("oracle", oracle)
     if first.shape != second.shape:
@@ -51,24 +64,43 @@ def parameter_error(weights: Numbers, oracle: Numbers, *, relative: bool = False
 
 
 def function_error(prediction: Numbers | Drawn, oracle: Numbers | Drawn) -> float:
-    """Root mean square difference of the predictive means at the same inputs.
+    """Compute the root mean square difference of the predictive means at the same inputs.
 
     Args:
         prediction: Draws of the function, (draws, rows) or (draws, rows, outputs), or a prediction that holds them.
-        oracle: The same of the oracle; the number of draws may differ.
+        oracle: The oracle's draws or prediction; the number of draws may differ.
+
+    Returns:
+        The root mean square difference, in the units of the function.
+
+    Example:
+        >>> function_error([[0.0, 2.0], [2.0, 4.0]], [[1.0, 1.0]])
+        1.4142135623730951
     """
     first, second = _functions(prediction, oracle)
     return math.sqrt(float(np.square(first.mean(0) - second.mean(0)).mean()))
 
 
 def function_distance(prediction: Numbers | Drawn, oracle: Numbers | Drawn) -> float:
-    """Mean Wasserstein-1 distance of the draws of the function; the arguments are those of `function_error`."""
+    """Compute the Wasserstein-1 distance between the draws of the function, averaged over the inputs.
+
+    Args:
+        prediction: Draws of the function, (draws, rows) or (draws, rows, outputs), or a prediction that holds them.
+        oracle: The oracle's draws or prediction; the number of draws may differ.
+
+    Returns:
+        The mean distance, in the units of the function.
+
+    Example:
+        >>> function_distance([[0.0], [2.0]], [[1.0]])
+        1.0
+    """
     first, second = _functions(prediction, oracle)
-    m, both = len(first), np.concatenate([first, second])
-    order = both.argsort(0)
+    m, pooled = len(first), np.concatenate([first, second])
+    order = pooled.argsort(0)
     step = np.where(order < m, 1 / m, -1 / len(second))
     # int |F - G|: the distribution functions are constant between neighbouring draws
-    gap = np.diff(np.take_along_axis(both, order, 0), axis=0)
+    gap = np.diff(np.take_along_axis(pooled, order, 0), axis=0)
     return float((np.abs(step.cumsum(0)[:-1]) * gap).sum(0).mean())
 
 

@@ -1,4 +1,4 @@
-"""Negative log likelihood of what happened, from class probabilities or from any prediction that has a log density."""
+"""Negative log likelihood of the targets under class probabilities or under a prediction with a log density."""
 
 from __future__ import annotations
 
@@ -13,24 +13,28 @@ from r2d2net.metrics.arrays import Numbers, labelled_probabilities, numbers
 
 @runtime_checkable
 class Predictive(Protocol):
-    """A prediction that knows the log density, or probability, of each row."""
+    """A prediction that can evaluate the log density, or log probability, of each row's target."""
 
     def log_prob(self, y: Tensor) -> Tensor: ...
 
 
 def nll(y: Numbers, prediction: Numbers | Predictive) -> float:
-    """Mean negative log likelihood of the rows, in nats and in the units of y.
+    """Compute the mean negative log likelihood of the rows, in nats and in the units of y.
+
+    A probability of zero counts as the smallest positive normal number of its precision (87 nats for float32), as in
+    `Classification.log_prob`, so that a single impossible row does not make the mean infinite.
 
     Args:
         y: Class numbers for probabilities and `Classification`; targets for `Regression` and `Counts`.
         prediction: Class probabilities (rows, classes), or a prediction of `Posterior.predict`. For a normal
-            distribution given by mean and deviation there is `gaussian_nll`.
+            distribution given by mean and standard deviation see `gaussian_nll`.
 
-    A probability of zero counts as the least positive number of its precision (87 nats for float32), as
-    `Classification.log_prob` has it: one hopeless row does not make the mean infinite.
+    Returns:
+        The mean negative log likelihood; smaller is better.
 
-    >>> round(nll([0, 1], [[0.5, 0.5], [0.75, 0.25]]), 4)
-    1.0397
+    Example:
+        >>> round(nll([0, 1], [[0.5, 0.5], [0.75, 0.25]]), 4)
+        1.0397
     """
     if isinstance(prediction, Predictive):
         target = torch.from_numpy(numbers("y", y))

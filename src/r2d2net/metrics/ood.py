@@ -1,4 +1,4 @@
-"""Telling data of another kind by the uncertainty of the prediction.
+"""Detection of out-of-distribution data by the uncertainty of the prediction.
 
 Every row gets a score that is large where the prediction is uncertain, and the scores of data like the training data
 ("in") are compared with those of other data ("out"):
@@ -8,18 +8,19 @@ Every row gets a score that is large where the prediction is uncertain, and the 
     fpr95_out             share of in rows that raise alarm at the threshold where 95% of the out rows do
     fpr95_in              share of out rows that pass at the threshold where 95% of the in rows do
 
-These have a direction: uncertain means out. A detector that is certain of the unknown has an AUROC below one half.
+These have a direction: uncertain means out. A detector that is more certain of out rows has an AUROC below one half.
 
-The paper's figures have none. Its authors' code takes the larger of both directions,
+The paper's figures have no direction. Its authors' code takes the larger value of both directions,
 
     paper_auroc = max(auroc, 1 - auroc)
     paper_aupr  = the larger of the areas with out and with in as the positives, the score not reversed, by trapezoids
 
-of the mean of the draws' entropies: ``score="expected_entropy"``. A detector that is wrong way round looks good by
-them; they are here to be set beside the paper's tables and for nothing else.
+of the mean of the draws' entropies: ``score="expected_entropy"``. A detector that ranks rows in the wrong direction
+looks good by these two figures; they exist only for comparison with the paper's tables.
 
-Both sides must have had the same preprocessing. Nothing here changes the data: a side that was not normalised, or by
-its own mean, is told by its scale, and the figures mean nothing. For images `data.ood_images` does the preprocessing.
+Both data sets must have had the same preprocessing. Nothing here changes the data: a data set that was not normalised,
+or normalised by its own mean, is recognised by its scale alone, and the figures mean nothing. For images
+`data.ood_images` does the preprocessing.
 """
 
 from __future__ import annotations
@@ -45,14 +46,14 @@ ROWS = 1000
 
 
 class Predictor(Protocol):
-    """What is asked of a posterior."""
+    """The part of a posterior's interface that these functions need."""
 
     def predict(self, x: Any, draws: int | Literal["mean"] = 100, *, seed: int | None = 0) -> Any: ...
 
 
 @runtime_checkable
 class ClassDraws(Protocol):
-    """A prediction of classes: probabilities of each draw of the weights, (draws, rows, classes)."""
+    """A prediction of classes: class probabilities of each draw of the weights, (draws, rows, classes)."""
 
     @property
     def samples(self) -> Any: ...
@@ -63,7 +64,7 @@ class ClassDraws(Protocol):
 
 @runtime_checkable
 class DirichletDraws(ClassDraws, Protocol):
-    """One whose draws are Dirichlet laws of the probabilities, whose spread is epistemic even in a single draw."""
+    """A prediction whose draws are Dirichlet distributions of the probabilities: even one has epistemic spread."""
 
     @property
     def concentration(self) -> Any: ...
@@ -77,7 +78,20 @@ class DirichletDraws(ClassDraws, Protocol):
 
 @dataclass(frozen=True, eq=False)
 class OODScores:
-    """How well a score tells out from in; the fields are defined in the module's docstring."""
+    """Measures of how well a score separates out rows from in rows; see the module's docstring.
+
+    Attributes:
+        score: Name of the score.
+        auroc: Probability that an out row has a larger score than an in row.
+        aupr_out: Average precision with the out rows as the positives.
+        aupr_in: Average precision with the in rows as the positives and the score negated.
+        fpr95_out: Share of in rows above the threshold that 95% of the out rows reach.
+        fpr95_in: Share of out rows below the threshold under which 95% of the in rows lie.
+        paper_auroc: The larger of ``auroc`` and 1 - ``auroc``, as in the paper.
+        paper_aupr: The larger trapezoid area of both directions, as in the paper.
+        in_scores: Scores of the in rows.
+        out_scores: Scores of the out rows.
+    """
 
     score: str
     auroc: float
@@ -100,17 +114,24 @@ def ood_scores(
     draws: int | Literal["mean"] = 100,
     seed: int | None = 0,
 ) -> OODScores:
-    """Predict both sets with the same draws of the weights and compare their scores.
+    """Predict both data sets with the same draws of the weights and compare their scores.
 
     Args:
         posterior: A posterior of a classifier.
         in_data: Inputs like the training data, as `Posterior.predict` takes them.
         out_data: Inputs of another kind, after the same preprocessing.
         score: "entropy" of the averaged probabilities, "max_prob" (negated), "mutual_information", or
-            "expected_entropy", which averages the draws' entropies as the paper's authors do. Where draws are Dirichlet
-            laws (EDL, DPN) the latter two are of these laws.
+            "expected_entropy", which averages the draws' entropies as the paper's authors do. Where draws are
+            Dirichlet distributions (EDL, DPN) the latter two are computed from these distributions.
         draws: Number of weight draws, or "mean".
         seed: Seed of the draws.
+
+    Returns:
+        The measures of separation, with the scores of all rows.
+
+    Raises:
+        DataError: If the posterior does not predict class probabilities.
+        ParameterError: If ``score`` is unknown, or "mutual_information" is asked of a single draw.
     """
     inside = uncertainty_scores(posterior, in_data, score, draws=draws, seed=seed)
     outside = uncertainty_scores(posterior, out_data, score, draws=draws, seed=seed)
@@ -125,14 +146,29 @@ def uncertainty_scores(
     draws: int | Literal["mean"] = 100,
     seed: int | None = 0,
 ) -> Array:
-    """The score of each row, large where the prediction is uncertain; the arguments are those of `ood_scores`."""
+    """Compute the score of each row, large where the prediction is uncertain.
+
+    Args:
+        posterior: A posterior of a classifier.
+        x: Inputs as `Posterior.predict` takes them.
+        score: "entropy", "max_prob", "mutual_information" or "expected_entropy" (see `ood_scores`).
+        draws: Number of weight draws, or "mean".
+        seed: Seed of the draws.
+
+    Returns:
+        The scores, of shape (rows,).
+
+    Raises:
+        DataError: If the posterior does not predict class probabilities.
+        ParameterError: If ``score`` is unknown, or "mutual_information" is asked of a single draw.
+    """
     require(score in SCORES, "score", score, f"use one of {', '.join(SCORES)}")
     prediction = posterior.predict(x, draws, seed=seed)
     if not isinstance(prediction, ClassDraws):
         raise DataError(f"posterior predicts a {type(prediction).__name__}: these scores need class probabilities")
     if isinstance(prediction, DirichletDraws) and score in ("mutual_information", "expected_entropy"):
-        found = prediction.mutual_information if score == "mutual_information" else prediction.aleatoric
-        return numbers(score, found)
+        entropies = prediction.mutual_information if score == "mutual_information" else prediction.aleatoric
+        return numbers(score, entropies)
     samples = prediction.samples  # (draws, rows, classes); float64 copies are made of few rows at a time
     if len(samples) == 1 and score == "mutual_information":
         raise ParameterError(
@@ -143,11 +179,20 @@ def uncertainty_scores(
 
 
 def compare_scores(in_scores: Numbers, out_scores: Numbers, score: str = "given") -> OODScores:
-    """Compare scores, large where uncertain, of in rows with those of out rows.
+    """Measure how well scores separate out rows from in rows.
 
-    >>> result = compare_scores([0.1, 0.2, 0.3], [0.25, 0.4])
-    >>> round(result.auroc, 4), result.fpr95_out == 1 / 3
-    (0.8333, True)
+    Args:
+        in_scores: Scores of rows like the training data, (rows,); large where the prediction is uncertain.
+        out_scores: Scores of rows of another kind, (rows,).
+        score: Name of the score, kept in the result.
+
+    Returns:
+        The measures of separation.
+
+    Example:
+        >>> result = compare_scores([0.1, 0.2, 0.3], [0.25, 0.4])
+        >>> round(result.auroc, 4), result.fpr95_out == 1 / 3
+        (0.8333, True)
     """
     inside, outside = numbers("in_scores", in_scores), numbers("out_scores", out_scores)
     for name, value in (("in_scores", inside), ("out_scores", outside)):

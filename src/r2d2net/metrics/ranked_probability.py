@@ -1,4 +1,4 @@
-"""Continuous ranked probability score (Gneiting and Raftery, 2007): how far a distribution F is from what happened.
+"""Continuous ranked probability score (Gneiting and Raftery, 2007): distance of a distribution F from the outcome y.
 
     CRPS(F, y) = int (F(x) - 1{x >= y})^2 dx = E|X - y| - 1/2 E|X - X'|,    X, X' ~ F independent
 
@@ -25,12 +25,12 @@ from r2d2net.errors import DataError
 from r2d2net.metrics.arrays import Array, Numbers, draws_like, like, numbers
 from r2d2net.metrics.regression import deviations
 
-PAIRS = 1 << 24  # pairs of mixture components alive at once
+PAIRS = 1 << 24  # pairs of mixture components in memory at once
 
 
 @runtime_checkable
 class NormalMixture(Protocol):
-    """A prediction of numbers as the library makes it: means and variances of normals, draws first."""
+    """A prediction of numbers: means and variances of normal distributions, draws as the first dimension."""
 
     @property
     def samples(self) -> Any: ...
@@ -40,7 +40,18 @@ class NormalMixture(Protocol):
 
 
 def crps(y: Numbers, prediction: NormalMixture) -> float:
-    """Mean CRPS of a regression's prediction, exact for its mixture of normals."""
+    """Compute the mean CRPS of a regression's prediction, exactly for its mixture of normals.
+
+    Args:
+        y: Targets.
+        prediction: A `Regression` of `Posterior.predict`.
+
+    Returns:
+        The mean score, in the units of y.
+
+    Raises:
+        DataError: If ``prediction`` is not a mixture of normals.
+    """
     if not isinstance(prediction, NormalMixture):
         raise DataError(
             f"prediction is a {type(prediction).__name__}: give a regression's; for draws of y use crps_samples"
@@ -59,10 +70,19 @@ def crps(y: Numbers, prediction: NormalMixture) -> float:
 
 
 def crps_gaussian(y: Numbers, mean: Numbers, std: Numbers) -> float:
-    """Mean CRPS of N(mean, std^2).
+    """Compute the mean CRPS of normal distributions N(mean, std^2).
 
-    >>> round(crps_gaussian([0.0], [0.0], [1.0]), 4)
-    0.2337
+    Args:
+        y: Targets.
+        mean: Predicted means, in the shape of y.
+        std: Predicted standard deviations, > 0, in the shape of y.
+
+    Returns:
+        The mean score, in the units of y.
+
+    Example:
+        >>> round(crps_gaussian([0.0], [0.0], [1.0]), 4)
+        0.2337
     """
     target = numbers("y", y)
     center, scale = like("mean", mean, target), deviations(std, target)
@@ -71,12 +91,22 @@ def crps_gaussian(y: Numbers, mean: Numbers, std: Numbers) -> float:
 
 
 def crps_samples(y: Numbers, samples: Numbers, *, fair: bool = True) -> float:
-    """Mean CRPS from draws of y, (draws, *shape of y).
+    """Estimate the mean CRPS from draws of y.
 
     Args:
         y: Targets.
-        samples: Draws of y, noise included; draws of its mean alone understate the spread.
-        fair: Divide by m (m - 1), which needs two draws; False divides by m^2.
+        samples: Draws of y, (draws, *shape of y), noise included; draws of its mean alone understate the spread.
+        fair: Divide by m (m - 1), which needs at least two draws; False divides by m^2.
+
+    Returns:
+        The mean score, in the units of y.
+
+    Raises:
+        DataError: If ``fair`` is set and there is one draw only.
+
+    Example:
+        >>> crps_samples([0.0], [[-1.0], [1.0]], fair=False)
+        0.5
     """
     target = numbers("y", y)
     error = draws_like("samples", samples, target) - target

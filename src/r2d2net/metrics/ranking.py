@@ -1,12 +1,12 @@
-"""Measures of a ranking: AUROC, AUPR, the false positives that come with 95% of the true ones.
+"""Metrics of a ranking: AUROC, AUPR, and the false positive rate at a true positive rate of 95%.
 
-The binary ones take y of 0 and 1 and a score that is large where 1 is likely. Ties count as midranks: a positive and a
-negative of equal score are one half of a pair in order. y of one class has no ranking and is an error.
+The binary metrics take labels 0 and 1 and a score that is large where 1 is likely. Ties count as midranks: a positive
+and a negative of equal score count as one half of a correctly ordered pair. Labels of one class are an error.
 
 AUPR is the average precision, sum_k (recall_k - recall_{k-1}) precision_k over distinct scores, without interpolation.
 
-The macro ones rank every class against the rest by its probability and average over the classes that occur in y: a
-class without a row has no curve.
+The macro metrics rank every class against the rest by its probability and average over the classes that occur in y: a
+class without rows has no curve.
 """
 
 from __future__ import annotations
@@ -20,10 +20,18 @@ from r2d2net.metrics.arrays import Array, Labels, Numbers, class_labels, labelle
 
 
 def auroc(y: Numbers, score: Numbers) -> float:
-    """Area under the receiver operating curve: P(score of a positive > score of a negative) + P(equal) / 2.
+    """Compute the area under the ROC curve: P(score of a positive > score of a negative) + P(equal) / 2.
 
-    >>> auroc([0, 1, 0, 1], [0.1, 0.4, 0.4, 0.8])
-    0.875
+    Args:
+        y: Labels 0 and 1, of shape (rows,), both present.
+        score: Scores, of shape (rows,), large where 1 is likely.
+
+    Returns:
+        The area, in [0, 1].
+
+    Example:
+        >>> auroc([0, 1, 0, 1], [0.1, 0.4, 0.4, 0.8])
+        0.875
     """
     from sklearn.metrics import roc_auc_score  # slow to import
 
@@ -31,10 +39,18 @@ def auroc(y: Numbers, score: Numbers) -> float:
 
 
 def aupr(y: Numbers, score: Numbers) -> float:
-    """Area under the precision-recall curve, as average precision.
+    """Compute the area under the precision-recall curve, as average precision.
 
-    >>> round(aupr([0, 1, 1], [0.5, 0.3, 0.8]), 4)
-    0.8333
+    Args:
+        y: Labels 0 and 1, of shape (rows,), both present.
+        score: Scores, of shape (rows,), large where 1 is likely.
+
+    Returns:
+        The area, in [0, 1].
+
+    Example:
+        >>> round(aupr([0, 1, 1], [0.5, 0.3, 0.8]), 4)
+        0.8333
     """
     from sklearn.metrics import average_precision_score
 
@@ -42,10 +58,19 @@ def aupr(y: Numbers, score: Numbers) -> float:
 
 
 def fpr_at_tpr(y: Numbers, score: Numbers, tpr: float = 0.95) -> float:
-    """The least share of negatives above a threshold that at least a share ``tpr`` of the positives reaches.
+    """Compute the false positive rate at the highest threshold that a share ``tpr`` of the positives reaches.
 
-    >>> fpr_at_tpr([0, 0, 0, 0, 1, 1], [0.1, 0.2, 0.6, 0.9, 0.5, 0.8])
-    0.5
+    Args:
+        y: Labels 0 and 1, of shape (rows,), both present.
+        score: Scores, of shape (rows,), large where 1 is likely.
+        tpr: True positive rate, above 0 and at most 1.
+
+    Returns:
+        The share of negatives whose score reaches the threshold.
+
+    Example:
+        >>> fpr_at_tpr([0, 0, 0, 0, 1, 1], [0.1, 0.2, 0.6, 0.9, 0.5, 0.8])
+        0.5
     """
     require(0 < tpr <= 1, "tpr", tpr, "use a share above 0, at most 1")
     label, value = _binary(y, score)
@@ -55,12 +80,28 @@ def fpr_at_tpr(y: Numbers, score: Numbers, tpr: float = 0.95) -> float:
 
 
 def macro_auroc(y: Numbers, probs: Numbers) -> float:
-    """AUROC of each class against the rest, averaged over the classes that occur in y."""
+    """Compute the AUROC of each class against the rest, averaged over the classes that occur in y.
+
+    Args:
+        y: Class numbers 0, 1, ..., of shape (rows,).
+        probs: Class probabilities, (rows, classes).
+
+    Returns:
+        The mean area, in [0, 1].
+    """
     return _macro(y, probs, auroc)
 
 
 def macro_aupr(y: Numbers, probs: Numbers) -> float:
-    """AUPR of each class against the rest, averaged over the classes that occur in y."""
+    """Compute the AUPR of each class against the rest, averaged over the classes that occur in y.
+
+    Args:
+        y: Class numbers 0, 1, ..., of shape (rows,).
+        probs: Class probabilities, (rows, classes).
+
+    Returns:
+        The mean area, in [0, 1].
+    """
     return _macro(y, probs, aupr)
 
 

@@ -1,7 +1,7 @@
-"""Measures of predicted numbers: squared errors, Gaussian log density, intervals.
+"""Metrics of predicted numbers: squared errors, Gaussian log density, intervals.
 
-All take the targets first. Where targets have several outputs, errors average over all entries, while a log density is
-that of a whole row.
+All take the targets first. Where targets have several outputs, errors are averaged over all entries, while a log
+density is that of a whole row.
 """
 
 from __future__ import annotations
@@ -15,22 +15,51 @@ from r2d2net.metrics.arrays import Array, Numbers, like, numbers
 
 
 def mse(y: Numbers, mean: Numbers) -> float:
-    """Mean squared error.
+    """Compute the mean squared error.
 
-    >>> mse([1.0, 2.0], [1.0, 4.0])
-    2.0
+    Args:
+        y: Targets.
+        mean: Predicted means, in the shape of y.
+
+    Returns:
+        The mean over all entries.
+
+    Example:
+        >>> mse([1.0, 2.0], [1.0, 4.0])
+        2.0
     """
     target = numbers("y", y)
     return float(np.square(like("mean", mean, target) - target).mean())
 
 
 def rmse(y: Numbers, mean: Numbers) -> float:
-    """Root mean squared error."""
+    """Compute the root mean squared error.
+
+    Args:
+        y: Targets.
+        mean: Predicted means, in the shape of y.
+
+    Returns:
+        The square root of `mse`, in the units of y.
+    """
     return math.sqrt(mse(y, mean))
 
 
 def gaussian_nll(y: Numbers, mean: Numbers, std: Numbers) -> float:
-    """Mean negative log density of the rows under N(mean, std^2), in nats; outputs of a row are taken together."""
+    """Compute the mean negative log density of the rows under N(mean, std^2), in nats.
+
+    Args:
+        y: Targets.
+        mean: Predicted means, in the shape of y.
+        std: Predicted standard deviations, > 0, in the shape of y.
+
+    Returns:
+        The mean over rows of the negative log density, summed over the outputs of a row.
+
+    Example:
+        >>> round(gaussian_nll([0.0], [0.0], [1.0]), 4)
+        0.9189
+    """
     target = numbers("y", y)
     center, scale = like("mean", mean, target), deviations(std, target)
     terms = 0.5 * np.square((target - center) / scale) + np.log(scale) + 0.5 * math.log(2 * math.pi)
@@ -38,10 +67,19 @@ def gaussian_nll(y: Numbers, mean: Numbers, std: Numbers) -> float:
 
 
 def coverage(y: Numbers, low: Numbers, high: Numbers) -> float:
-    """Share of the targets that lie in their interval, ends included.
+    """Compute the share of targets that lie in their interval, ends included.
 
-    >>> coverage([1.0, 2.0, 3.0, 4.0], [1.0, 0.0, 0.0, 5.0], [2.0, 1.0, 9.0, 6.0])
-    0.5
+    Args:
+        y: Targets.
+        low: Lower ends, in the shape of y.
+        high: Upper ends, in the shape of y.
+
+    Returns:
+        The share, in [0, 1].
+
+    Example:
+        >>> coverage([1.0, 2.0, 3.0, 4.0], [1.0, 0.0, 0.0, 5.0], [2.0, 1.0, 9.0, 6.0])
+        0.5
     """
     target = numbers("y", y)
     bottom, top = _interval(like("low", low, target), like("high", high, target))
@@ -49,10 +87,18 @@ def coverage(y: Numbers, low: Numbers, high: Numbers) -> float:
 
 
 def interval_width(low: Numbers, high: Numbers) -> float:
-    """Mean width of the intervals.
+    """Compute the mean width of intervals.
 
-    >>> interval_width([0.0, 1.0], [1.0, 4.0])
-    2.0
+    Args:
+        low: Lower ends.
+        high: Upper ends, in the shape of ``low``.
+
+    Returns:
+        The mean of high - low.
+
+    Example:
+        >>> interval_width([0.0, 1.0], [1.0, 4.0])
+        2.0
     """
     bottom = numbers("low", low)
     top = numbers("high", high)
@@ -63,7 +109,7 @@ def interval_width(low: Numbers, high: Numbers) -> float:
 
 
 def deviations(std: Numbers, target: Array) -> Array:
-    """Positive standard deviations in the shape of the targets."""
+    """Convert positive standard deviations to an array in the shape of ``target``."""
     scale = like("std", std, target)
     if scale.min() <= 0:
         raise DataError(f"std holds {scale.min():g}: give positive standard deviations")
