@@ -26,13 +26,10 @@ import r2d2net
 FLOORS = {
     "r2d2net": 0.2,
     "r2d2net.data": 0.21,
-    "r2d2net.diagnostics": 0.0,
     "r2d2net.estimators": 0.11,
     "r2d2net.inference": 0.31,
     "r2d2net.likelihoods": 0.15,
-    "r2d2net.nets": 0.46,
     "r2d2net.priors": 0.14,
-    "r2d2net.shrinkage": 0.33,
 }
 PACKAGES = ["r2d2net", *(f"r2d2net.{name}" for name in r2d2net.__all__ if inspect.ismodule(getattr(r2d2net, name)))]
 SECTION = re.compile(r"^(Args|Attributes|Returns|Yields|Raises|Example|Examples):$", re.MULTILINE)

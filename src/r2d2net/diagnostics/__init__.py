@@ -1,4 +1,4 @@
-"""What tells whether a sampler has arrived."""
+"""Convergence diagnostics of samplers: R-hat and effective sample sizes."""
 
 from r2d2net.diagnostics.convergence import Convergence, diagnose, of_predictions, of_weights
 

@@ -1,12 +1,13 @@
-"""Has a sampler arrived? R-hat and effective sample sizes of its draws, through arviz-stats.
+"""Convergence of a sampler: R-hat and effective sample sizes of its draws, computed by arviz-stats.
 
-    R-hat      how much wider the draws of all chains together spread than those of each chain: 1 in the limit, below
-               1.01 in practice (rank-normalised and split, so that it sees drift within a chain and heavy tails too;
-               of a single chain, the halves are compared)
-    ESS        so many independent draws would know the mean ("bulk") or the 5% and 95% quantiles ("tail") as well
+    R-hat      ratio of the spread of the draws of all chains together to the spread within each chain: 1 in the limit,
+               below 1.01 in practice (rank-normalised and split, so that it also detects drift within a chain and heavy
+               tails; of a single chain, the halves are compared)
+    ESS        number of independent draws that would estimate the mean ("bulk") or the 5% and 95% quantiles ("tail")
+               with the same accuracy
 
-(Vehtari, Gelman, Simpson, Carpenter and Bürkner, 2021). Weights of a network are not identified: hidden units can trade
-places, and chains that disagree on weights may agree on everything that can be seen. So look at predictions first.
+(Vehtari, Gelman, Simpson, Carpenter and Bürkner, 2021). The weights of a network are not identified: hidden units can
+be exchanged, and chains that disagree on weights may agree on every prediction. So look at predictions first.
 """
 
 from __future__ import annotations
@@ -23,15 +24,20 @@ from r2d2net.errors import ParameterError, require_whole
 from r2d2net.inference.collection import CollectionState, merged
 from r2d2net.posterior import Posterior
 
-LEAST_DRAWS = 4  # of a chain: split in two halves, each has a variance
+LEAST_DRAWS = 4  # draws of a chain, so that each of its halves has a variance
 
 
 @dataclass(frozen=True)
 class Convergence:
-    """R-hat, effective sample sizes and Monte Carlo standard error of the mean, each in the shape of what was sampled.
+    """Convergence of sampled quantities; tensors have the shape of one draw of them.
 
-    A quantity that does not vary at all has R-hat nan. ``divergences`` counts HMC's transitions after the warm-up that
-    left their path: draws near there are missing, and a larger ``target_accept`` helps.
+    Attributes:
+        rhat: R-hat; nan for a quantity that does not vary at all.
+        ess_bulk: Effective sample size for the mean.
+        ess_tail: Effective sample size for the 5% and 95% quantiles.
+        mcse: Monte Carlo standard error of the mean.
+        divergences: Number of HMC's transitions after the warm-up whose energy error diverged: the region around them
+            is undersampled, and a larger ``target_accept`` helps.
     """
 
     rhat: Tensor
@@ -42,7 +48,7 @@ class Convergence:
 
     @property
     def worst_rhat(self) -> float:
-        """The largest R-hat; nan where nothing varies."""
+        """The largest R-hat; nan if no quantity varies."""
         return float(np.nanmax(self.rhat.numpy())) if not bool(self.rhat.isnan().all()) else float("nan")
 
     @property
@@ -52,11 +58,17 @@ class Convergence:
 
 
 def of_predictions(posterior: Posterior | Sequence[Posterior], x: Any) -> Convergence:
-    """Convergence of what the draws predict at ``x``: E[y | w] of each row, or its class probabilities.
+    """Diagnose the predictions of the draws at ``x``: E[y | w] of each row, or its class probabilities.
 
     Args:
-        posterior: A posterior of stored draws (SGLD, SGHMC or HMC), or several, which are then chains of one.
+        posterior: A posterior of stored draws (SGLD, SGHMC or HMC), or several, whose chains are then compared.
         x: Inputs as in training.
+
+    Returns:
+        The convergence of each prediction.
+
+    Raises:
+        ParameterError: If a posterior stores no chain of draws, or the posteriors are of different problems.
     """
     parts = _parts(posterior)
     fewest = min(part.state.weights.shape[1] for part in parts)
@@ -69,11 +81,18 @@ def of_predictions(posterior: Posterior | Sequence[Posterior], x: Any) -> Conver
 
 
 def of_weights(posterior: Posterior | Sequence[Posterior], most: int | None = 1000) -> Convergence:
-    """Convergence of the weights.
+    """Diagnose the weights.
 
     Args:
-        posterior: A posterior of stored draws (SGLD, SGHMC or HMC), or several, which are then chains of one.
-        most: Look at so many weights, evenly spread over the network (a thousand take a second or two); None at all.
+        posterior: A posterior of stored draws (SGLD, SGHMC or HMC), or several, whose chains are then compared.
+        most: Largest number of weights to diagnose, evenly spread over the network (a thousand take a second or two);
+            None for all weights.
+
+    Returns:
+        The convergence of each weight.
+
+    Raises:
+        ParameterError: If a posterior stores no chain of draws, or the posteriors are of different problems.
     """
     if most is not None:
         require_whole("most", most)
@@ -86,7 +105,17 @@ def of_weights(posterior: Posterior | Sequence[Posterior], most: int | None = 10
 
 
 def diagnose(draws: Tensor) -> Convergence:
-    """Convergence of any quantities from their draws (chains, draws, ...)."""
+    """Diagnose any quantities from their draws.
+
+    Args:
+        draws: Draws of shape (chains, draws, ...), at least 4 of each chain.
+
+    Returns:
+        The convergence of each quantity, in the shape of one draw.
+
+    Raises:
+        ParameterError: If there are too few draws, or arviz-stats is not installed.
+    """
     if draws.dim() < 2 or draws.shape[1] < LEAST_DRAWS:
         raise ParameterError(
             f"draws has shape {tuple(draws.shape)}: (chains, draws, ...) with {LEAST_DRAWS} draws or more are needed"
@@ -95,19 +124,19 @@ def diagnose(draws: Tensor) -> Convergence:
     half = array.shape[1] // 2
     compared = array if len(array) > 1 else np.concatenate([array[:, :half], array[:, -half:]])  # arviz wants two
     axes = {"chain_axis": 0, "draw_axis": 1}
-    with np.errstate(invalid="ignore", divide="ignore"):  # of what does not vary
-        found = (
+    with np.errstate(invalid="ignore", divide="ignore"):  # for quantities that do not vary
+        measures = (
             stats.rhat(compared, **axes),
             stats.ess(array, method="bulk", **axes),
             stats.ess(array, method="tail", prob=(0.05, 0.95), **axes),
             stats.mcse(array, method="mean", **axes),
         )
-    rhat, bulk, tail, mcse = (torch.as_tensor(np.asarray(one, dtype=np.float64)) for one in found)
+    rhat, bulk, tail, mcse = (torch.as_tensor(np.asarray(measure, dtype=np.float64)) for measure in measures)
     return Convergence(rhat, bulk, tail, mcse)
 
 
 def _parts(posterior: Posterior | Sequence[Posterior]) -> list[Posterior]:
-    """Posteriors whose chains are compared."""
+    """List the posteriors whose chains are compared, after checking that they are of one problem."""
     parts = [posterior] if isinstance(posterior, Posterior) else list(posterior)
     if not parts:
         raise ParameterError("posterior=[] is out of range: give at least one posterior")

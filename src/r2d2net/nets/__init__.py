@@ -1,6 +1,6 @@
 """Networks as plain modules, with nothing Bayesian in them: `BayesianModel` makes any of them Bayesian.
 
-Networks of images take (rows, channels, size, size) and give (rows, classes).
+Networks of images map (rows, channels, size, size) to (rows, classes).
 """
 
 from r2d2net.nets.alexnet import AlexNet

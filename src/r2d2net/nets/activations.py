@@ -1,4 +1,4 @@
-"""Activations by name, so that a network's arguments can be written down as text."""
+"""Activations by name, so that a network's arguments can be saved as text."""
 
 from __future__ import annotations
 
@@ -17,10 +17,20 @@ ACTIVATIONS: dict[str, type[nn.Module]] = {
 
 
 def activation_of(name: str) -> nn.Module:
-    """A fresh activation module.
+    """Build an activation module.
 
-    >>> activation_of("softplus")
-    Softplus(beta=1.0, threshold=20.0)
+    Args:
+        name: Key of `ACTIVATIONS`.
+
+    Returns:
+        A new module.
+
+    Raises:
+        ParameterError: If the name is unknown.
+
+    Example:
+        >>> activation_of("softplus")
+        Softplus(beta=1.0, threshold=20.0)
     """
     require(name in ACTIVATIONS, "activation", name, f"use one of {', '.join(ACTIVATIONS)}")
     return ACTIVATIONS[name]()

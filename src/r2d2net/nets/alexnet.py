@@ -3,8 +3,9 @@
     image -> conv 11 x 11, stride 4, to 64 -> pool -> conv 5 x 5 to 192 -> pool
           -> conv 3 x 3 to 384 -> to 256 -> to 256 -> mean over positions -> linear
 
-The convolutions are those of the authors' code; the three wide linear layers of the original are gone, as there. The
-mean over positions makes the number of parameters the same for every size; at 32 x 32 one position is left.
+The convolutions are those of the paper's code, which like this network leaves out the three wide linear layers of the
+original. Because of the mean over positions the number of parameters does not depend on the size of the images; at
+32 x 32 pixels one position is left.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ class AlexNet(nn.Module):
         channels: Channels of the images.
         classes: Width of the output.
         size: Pixels of a side.
-        activation: Name of the activation; the authors' code has "softplus".
+        activation: Name of the activation; the paper's code uses "softplus".
     """
 
     def __init__(self, channels: int = 3, classes: int = 10, size: int = 32, *, activation: str = "relu") -> None:

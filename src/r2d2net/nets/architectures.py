@@ -17,14 +17,23 @@ NORMALIZATION = (nn.BatchNorm2d, nn.LayerNorm)
 
 
 class Architecture(NamedTuple):
-    """One row of the table."""
+    """One row of the table of architectures.
+
+    Attributes:
+        name: Name of the network.
+        setting: Arguments with which the network was built.
+        parameters: Number of parameters of the plain network.
+        bayesian: Number of means and standard deviations, plus the deterministic parameters.
+        paper: The paper's counts, plain / Bayesian.
+        word: The reason why the counts differ.
+    """
 
     name: str
-    setting: str  # the arguments that were counted
-    parameters: int  # of the plain network
-    bayesian: int  # means and deviations, and deterministic parameters once
-    paper: str  # the paper's counts, plain / Bayesian
-    word: str  # why they differ
+    setting: str
+    parameters: int
+    bayesian: int
+    paper: str
+    word: str
 
 
 class _Entry(NamedTuple):
@@ -53,12 +62,24 @@ _ENTRIES = (
 
 
 def architectures() -> tuple[Architecture, ...]:
-    """Every network's parameter count, counted from the network itself, and the paper's."""
+    """Count the parameters of every network, beside the paper's counts.
+
+    Returns:
+        One row for each network and setting, counted from the network itself.
+
+    Example:
+        >>> architectures()[0].parameters
+        151
+    """
     return tuple(_count(entry) for entry in _ENTRIES)
 
 
 def architecture_table() -> str:
-    """`architectures` as a Markdown table; docs/networks.md holds it."""
+    """Format `architectures` as the Markdown table of docs/networks.md.
+
+    Returns:
+        The table's lines, joined by newlines.
+    """
     lines = [
         "| network | arguments | parameters | Bayesian | paper | a word |",
         "|---|---|---|---|---|---|",

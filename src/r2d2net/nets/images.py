@@ -1,4 +1,4 @@
-"""What every network of images asks of its arguments."""
+"""Checks of the arguments that all networks of images have."""
 
 from __future__ import annotations
 
@@ -12,8 +12,11 @@ def require_image(channels: int, classes: int, size: int, *, least: int, name: s
         channels: 1 for grey images, 3 for colour.
         classes: Width of the output.
         size: Pixels of a side; images are square.
-        least: The smallest side that the network's strides and pools leave anything of.
-        name: The network, for the message.
+        least: Smallest side of which the network's strides and pools leave at least one position.
+        name: Name of the network, for the message.
+
+    Raises:
+        ParameterError: If an argument is not a whole number above 0, or the images are too small.
     """
     require_whole("channels", channels)
     require_whole("classes", classes)

@@ -2,8 +2,8 @@
 
     image -> conv 5 x 5 to 6 -> pool -> conv 5 x 5 to 16 -> pool -> linear 120 -> 84 -> classes
 
-It was drawn for fields of 32 x 32 pixels with the digit in their middle; smaller images are padded to that. So 28 x 28
-digits and 32 x 32 photographs both have 400 features, and the network 61,706 or 62,006 parameters.
+It was designed for images of 32 x 32 pixels with the digit in the middle; smaller images are padded to that size. So
+28 x 28 digits and 32 x 32 photographs both have 400 features, and the network 61,706 or 62,006 parameters.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class LeNet(nn.Module):
         channels: Channels of the images.
         classes: Width of the output.
         size: Pixels of a side; below 32 the first convolution pads.
-        activation: Name of the activation; the authors' code has "softplus".
+        activation: Name of the activation; the paper's code uses "softplus".
     """
 
     def __init__(self, channels: int = 3, classes: int = 10, size: int = 32, *, activation: str = "relu") -> None:

@@ -10,7 +10,7 @@ from torch import nn
 from r2d2net.errors import require, require_whole
 from r2d2net.nets.activations import activation_of
 
-PAPER_WIDTHS = (32, 64, 128)  # as behind the paper's table of simulations
+PAPER_WIDTHS = (32, 64, 128)  # widths behind the paper's table of simulations
 
 
 class MLP(nn.Sequential):
@@ -43,15 +43,38 @@ class MLP(nn.Sequential):
 
 
 def mlp(inputs: int, hidden: Sequence[int] = (50,), outputs: int = 1, activation: str = "relu") -> MLP:
-    """An `MLP`: ``mlp(13, [50], 1)`` for a table of 13 columns and one target."""
+    """Build an `MLP`, such as ``mlp(13, [50], 1)`` for a table of 13 columns and one target.
+
+    Args:
+        inputs: Width of the input.
+        hidden: Widths of the hidden layers; empty for a linear model.
+        outputs: Width of the output.
+        activation: Name of the activation (see `activations`).
+
+    Returns:
+        The network, with torch's default initialisation.
+    """
     return MLP(inputs, hidden, outputs, activation)
 
 
 def paper_mlp(inputs: int, layers: int, outputs: int = 1, activation: str = "softplus") -> MLP:
-    """The paper's MLP(L): 32 hidden units for L = 1, 32 and 64 for L = 2, 32, 64 and 128 for L = 3; L = 0 is linear.
+    """Build the paper's MLP(L), whose hidden layers have 32, 64 and 128 units.
 
-    >>> [layer.out_features for layer in paper_mlp(1, 3) if isinstance(layer, nn.Linear)]
-    [32, 64, 128, 1]
+    Args:
+        inputs: Width of the input.
+        layers: Number L of hidden layers, 0 to 3; L = 0 is a linear model.
+        outputs: Width of the output.
+        activation: Name of the activation (see `activations`).
+
+    Returns:
+        The network, with torch's default initialisation.
+
+    Raises:
+        ParameterError: If ``layers`` is not 0, 1, 2 or 3.
+
+    Example:
+        >>> [layer.out_features for layer in paper_mlp(1, 3) if isinstance(layer, nn.Linear)]
+        [32, 64, 128, 1]
     """
     require_whole("layers", layers, least=0)
     require(layers <= len(PAPER_WIDTHS), "layers", layers, "the paper has 0 to 3 hidden layers; for more use mlp")

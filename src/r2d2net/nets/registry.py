@@ -12,21 +12,25 @@ from r2d2net.registry import NETWORKS
 
 
 def build(name: str, **options: Any) -> nn.Module:
-    """Build a fresh network by name.
+    """Build a network by name.
 
     Args:
-        name: One of `r2d2net.registry.NETWORKS`.
-        **options: The network's arguments.
+        name: A name in `r2d2net.registry.NETWORKS`, such as "mlp" or "lenet".
+        **options: Arguments of the network.
+
+    Returns:
+        A new network.
 
     Raises:
-        ParameterError: There is no network of this name, or it does not take these options.
+        ParameterError: If the name is unknown, or the network does not take the options.
 
-    >>> build("mlp", inputs=2, hidden=[3], outputs=1)
-    MLP(
-      (0): Linear(in_features=2, out_features=3, bias=True)
-      (1): ReLU()
-      (2): Linear(in_features=3, out_features=1, bias=True)
-    )
+    Example:
+        >>> build("mlp", inputs=2, hidden=[3], outputs=1)
+        MLP(
+          (0): Linear(in_features=2, out_features=3, bias=True)
+          (1): ReLU()
+          (2): Linear(in_features=3, out_features=1, bias=True)
+        )
     """
     require(name in NETWORKS, "name", name, f"use one of {', '.join(NETWORKS)}")
     constructor = NETWORKS.constructor(name)

@@ -22,11 +22,11 @@ from r2d2net.nets.images import require_image
 Stem = Literal["small", "large"]
 EXPANSION = 4
 STAGES = 4
-LEAST = {"small": 8, "large": 32}  # leaves one position to the last stage
+LEAST = {"small": 8, "large": 32}  # smallest size that leaves one position to the last stage
 
 
 class Bottleneck(nn.Module):
-    """A residual block: narrow, convolve, widen, and add."""
+    """A residual block: three convolutions that narrow, convolve and widen, added to the input."""
 
     def __init__(self, inputs: int, width: int, stride: int) -> None:
         super().__init__()
@@ -96,12 +96,34 @@ class ResNet(nn.Module):
 
 
 def resnet50(channels: int = 3, classes: int = 10, size: int = 32, *, stem: Stem = "small", width: int = 64) -> ResNet:
-    """ResNet50; the arguments are those of `ResNet`."""
+    """Build ResNet50: a `ResNet` of 3, 4, 6 and 3 blocks.
+
+    Args:
+        channels: Channels of the images.
+        classes: Width of the output.
+        size: Pixels of a side.
+        stem: "small" for images of 8 to about 64 pixels, "large" for the original's stem.
+        width: Width of the first stage; each stage doubles it.
+
+    Returns:
+        The network, with torch's default initialisation.
+    """
     return ResNet((3, 4, 6, 3), channels, classes, size, stem=stem, width=width)
 
 
 def resnet101(channels: int = 3, classes: int = 10, size: int = 32, *, stem: Stem = "small", width: int = 64) -> ResNet:
-    """ResNet101; the arguments are those of `ResNet`."""
+    """Build ResNet101: a `ResNet` of 3, 4, 23 and 3 blocks.
+
+    Args:
+        channels: Channels of the images.
+        classes: Width of the output.
+        size: Pixels of a side.
+        stem: "small" for images of 8 to about 64 pixels, "large" for the original's stem.
+        width: Width of the first stage; each stage doubles it.
+
+    Returns:
+        The network, with torch's default initialisation.
+    """
     return ResNet((3, 4, 23, 3), channels, classes, size, stem=stem, width=width)
 
 

@@ -2,7 +2,7 @@
 
     image -> conv k x k, padding 2 -> activation -> max pool 2 -> linear
 
-The authors' code has kernels of 16 x 16: ``SimpleCNN(kernel=16, activation="softplus")``. Ours are 5 x 5 by default.
+The paper's code uses kernels of 16 x 16: ``SimpleCNN(kernel=16, activation="softplus")``. The default here is 5 x 5.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
     image -> [conv 3 x 3, norm, activation] x depth -> pool, for every stage -> mean over positions -> linear
 
-The paper has none; it is here for its kind. Batch normalisation stands after every convolution.
+The paper has no such network; it represents plain deep convolutions. Batch normalisation follows every convolution.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""A small vision transformer (after Dosovitskiy et al., 2021): patches as words.
+"""A small vision transformer (after Dosovitskiy et al., 2021), whose tokens are patches of the image.
 
-    image -> patches, each one linear map, plus a learnt position -> blocks -> norm -> mean over patches -> linear
+    image -> linear map of each patch, plus a learnt position -> blocks -> norm -> mean over patches -> linear
     block:   x = x + attention(norm(x));  x = x + mlp(norm(x))
 
-The mean over patches stands in for a class token. The attention is written with plain linear layers, which local
-reparametrisation knows. The positions are a parameter like any other and get the weights' prior;
-``BayesianModel(net, deterministic=["position"])`` leaves them out.
+The mean over patches replaces a class token. The attention is written with plain linear layers, which local
+reparametrisation supports. The positions are a parameter like any other and have the weights' prior;
+``BayesianModel(net, deterministic=["position"])`` makes them deterministic.
 """
 
 from __future__ import annotations
@@ -75,5 +75,5 @@ class ViT(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         # (rows, channels, size, size) -> (rows, patches, width) -> (rows, classes)
-        words = self.patches(x).flatten(2).transpose(1, 2) + self.position
-        return self.head(self.norm(self.blocks(words)).mean(1))
+        tokens = self.patches(x).flatten(2).transpose(1, 2) + self.position
+        return self.head(self.norm(self.blocks(tokens)).mean(1))

@@ -1,13 +1,13 @@
-"""How many weights of a fitted network the data have a say in.
+"""The effective number of weights of a fitted network: those that the data determine.
 
-MacKay's number of well-determined parameters (1992), with the prior variance v_j that the fit left weight j with:
+MacKay's number of well-determined parameters (1992), with v_j the fitted prior variance of weight j:
 
     gamma = sum_j (1 - s_j^2 / v_j),    s_j^2 the posterior variance of weight j
 
-A weight that follows its prior has s^2 = v and counts 0; one that the data fix has s^2 far below v and counts 1. Under
-a shrinkage prior v is small where a weight is shrunk away, so that such weights count 0 however sure they are zero.
-Variational posteriors (SVGI, CAVI, SVI, MFVI, Radial) know s and v; stored draws of samplers and ensembles, and points,
-have no v, and no such number.
+A weight that follows its prior has s^2 = v and counts 0; a weight that the data determine has s^2 far below v and
+counts 1. Under a shrinkage prior v is small where a weight is shrunk away, so that such weights count 0 however
+certainly they are zero. Variational posteriors (SVGI, CAVI, SVI, MFVI, Radial) hold s and v; stored draws of samplers
+and ensembles, and point estimates, hold no v and have no such number.
 """
 
 from __future__ import annotations
@@ -18,7 +18,14 @@ from r2d2net.posterior import Posterior
 
 
 def effective_weights(posterior: Posterior) -> dict[str, float] | None:
-    """gamma of each Bayesian parameter by its name; None where the posterior does not tell."""
+    """Compute the effective number of weights of each Bayesian parameter.
+
+    Args:
+        posterior: The fitted network.
+
+    Returns:
+        gamma by the name of the parameter, or None where the posterior holds no prior variances.
+    """
     running, state = posterior.running, posterior.state
     if not (isinstance(running, MeanField) and isinstance(state, VariationalState)):
         return None

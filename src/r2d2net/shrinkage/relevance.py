@@ -1,24 +1,25 @@
-"""How much a fitted network uses each input, which inputs it keeps, and how they rank.
+"""Relevance of the inputs of a fitted network: how much it uses each, which it keeps, and their ranking.
 
-For one draw f of the network, the relevance of input i is the share of the output's variance that goes when the
-column is shuffled over the rows, all others left in place:
+For one draw f of the network, the relevance of input i is the share of the output's variance that is lost when the
+column is shuffled over the rows and all other columns are left in place:
 
     r_i = E (f(x) - f(x with x_i shuffled))^2 / (2 Var f(x))
 
 For independent inputs it is the total-effect index of sensitivity analysis (Jansen, 1999), and for a linear network
-w_i^2 Var x_i / Var f(x). Interactions count for each partner, so shares may add up to more than 1. An input is kept if
-r_i >= ``least`` with posterior probability 95% or more. First-layer weights would not do: those of a hidden unit that
-the next layer ignores follow their prior and may be large, and a Gibbs sweep can leave a tiny weight with a far tinier
-standard deviation.
+w_i^2 Var x_i / Var f(x). An interaction counts for each of its inputs, so the shares may add up to more than 1. An
+input is kept if r_i >= ``least`` with posterior probability 95% or more. The weights of the first layer would not
+serve: those of a hidden unit that the next layer ignores follow their prior and may be large, and a Gibbs sweep can
+leave a tiny weight with a far tinier standard deviation.
 
-Shuffling breaks correlations. Of two inputs that say nearly the same, a sparse network uses one, and the other has
-r = 0: rightly not needed, but no mere noise either. So there is a second share, of what an input tells by itself,
+Shuffling breaks correlations. Of two inputs that carry nearly the same information, a sparse network uses one, and the
+other has r = 0: the network does not need it, but it is not noise either. So a second share measures the information of
+an input by itself,
 
     m_i = 1 - min over parabolas l of Var(f(x) - l(x_i)) / Var f(x)        (adjusted for their coefficients)
 
-which for a category (a group of columns) is the correlation ratio. Inputs rank by the mean of both,
-importance = (r + m) / 2. Where inputs are independent and their effects are parabolas that add up, all three are the
-same. Of classes, f(x) are the logits less their mean over classes, which no probability depends on.
+which for a category (a group of columns) is the correlation ratio. Inputs are ranked by the mean of both,
+importance = (r + m) / 2. Where inputs are independent and their effects are additive parabolas, r, m and the importance
+are equal. For a classifier f(x) are the logits minus their mean over classes, on which no probability depends.
 """
 
 from __future__ import annotations
@@ -36,20 +37,20 @@ from r2d2net.posterior import MEMORY, Posterior
 from r2d2net.prediction import Classification
 from r2d2net.shrinkage.shuffled_outputs import ShuffledOutputs
 
-LEVEL = 0.95  # posterior probability from which an input is kept
+LEVEL = 0.95  # least posterior probability of an input that is kept
 
 
 class Relevance(NamedTuple):
     """Relevance of each input, shape (inputs,), summarised over posterior draws.
 
     Attributes:
-        mean: Posterior mean of r, the share of the output's variance that goes when the input is shuffled.
-        low, high: Ends of its central 90% interval.
+        mean: Posterior mean of r, the share of the output's variance that is lost when the input is shuffled.
+        low, high: Ends of the central 90% interval of r.
         probability: Posterior probability of r >= least.
         kept: Whether that probability is at least 95%.
-        alone: Posterior mean of m, the share that the input tells by itself.
-        importance: Posterior mean of (r + m) / 2, by which inputs rank.
-        importance_std: Its standard deviation under the posterior.
+        alone: Posterior mean of m, the share that the input explains by itself.
+        importance: Posterior mean of (r + m) / 2, by which inputs are ranked.
+        importance_std: Posterior standard deviation of (r + m) / 2.
     """
 
     mean: Tensor
@@ -74,20 +75,27 @@ def input_relevance(
     seed: int = 0,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> Relevance:
-    """Relevance of the columns of a table, by a network fitted to such tables.
+    """Compute the relevance of the columns of a table for a network fitted to such tables.
 
     Args:
         posterior: The fitted network.
         x: Rows to shuffle, in the user's units, such as the training inputs, in any form that `Posterior.predict`
             takes; no targets are needed.
-        groups: Columns that are one input, such as those of a category, and are shuffled together; by default each
-            column is one.
+        groups: For each input the columns that belong to it, such as those of a category, which are shuffled
+            together; by default each column is an input of its own.
         least: Share of the output's variance below which an input does not matter. Where hundreds of inputs matter
-            each has less than the default 1%: give less.
-        draws: Posterior draws.
-        shuffles: Shuffles of each column, averaged.
+            each has less than the default 1%: choose a smaller share.
+        draws: Number of posterior draws; fewer are used where the posterior stores fewer.
+        shuffles: Number of shuffles of each column, which are averaged.
         seed: Seed of draws and shuffles.
-        progress: Called after each draw with how many are done, and of how many.
+        progress: Called after each draw with the number of draws done and the total.
+
+    Returns:
+        The relevance of each input.
+
+    Raises:
+        DataError: If ``x`` is not a table of at least two rows that the network can predict.
+        ParameterError: If another argument lies outside its range.
     """
     require(0 < least < 1, "least", least, "use a share between 0 and 1, such as 0.01")
     require_whole("draws", draws)
@@ -97,26 +105,27 @@ def input_relevance(
         raise DataError(f"x has {len(table)} inputs: give one table (rows, inputs)")
     if table.dim() != 2 or len(table) < 2:
         raise DataError(f"x has shape {tuple(table.shape)}: give a table (rows, inputs) of at least two rows")
-    inputs = _checked(groups, table.shape[1])
+    inputs = _columns_of_inputs(groups, table.shape[1])
     generator = torch.Generator().manual_seed(seed)
-    # one shuffle serves all draws, so that what differs between them is the posterior alone
+    # all draws use the same shuffles, so that differences between draws come from the posterior alone
     orders = [[torch.randperm(len(table), generator=generator) for _ in range(shuffles)] for _ in inputs]
     softmax = _is_softmax(posterior, table)
-    found, columns = [], []
+    outputs_by_draw, shares_by_draw = [], []
     available = posterior.running.available(posterior.state)
     total = draws if available is None else min(draws, available)
     for network in _networks(posterior, table, total, seed):
-        before = _seen(network.before, softmax)  # (rows, outputs)
+        before = _identified(network.before, softmax)  # (rows, outputs)
         variance = before.var(0, correction=0).sum().clamp(min=torch.finfo(before.dtype).tiny)
         share = before.new_zeros(len(inputs))
         for i, (group, shuffled) in enumerate(zip(inputs, orders, strict=True)):
-            change = _seen(network.shuffled(group, shuffled), softmax) - before  # (shuffles, rows, outputs)
+            change = _identified(network.shuffled(group, shuffled), softmax) - before  # (shuffles, rows, outputs)
             share[i] = change.square().sum(-1).mean() / (2 * variance)
-        columns.append(share)
-        found.append(before)
-        progress(len(found), total)
-    shares, outputs = torch.stack(columns, dim=1), torch.stack(found)  # (inputs, draws), (draws, rows, outputs)
-    alone = torch.stack([_told(table[:, group], outputs) for group in inputs])
+        shares_by_draw.append(share)
+        outputs_by_draw.append(before)
+        progress(len(outputs_by_draw), total)
+    shares = torch.stack(shares_by_draw, dim=1)  # (inputs, draws)
+    outputs = torch.stack(outputs_by_draw)  # (draws, rows, outputs)
+    alone = torch.stack([_explained_share(table[:, group], outputs) for group in inputs])
     probability = (shares >= least).to(shares.dtype).mean(1)
     importance = (shares + alone) / 2
     return Relevance(
@@ -132,18 +141,18 @@ def input_relevance(
 
 
 def _is_softmax(posterior: Posterior, table: Tensor) -> bool:
-    """Whether the outputs are logits, and not evidence of EDL or DPN; a table that cannot be predicted is refused."""
+    """Whether the outputs are logits rather than the evidence of EDL or DPN; refuse a table that has no prediction."""
     prediction = posterior.predict(table, 1, seed=0)
     return isinstance(posterior.model.likelihood, Categorical) and type(prediction) is Classification
 
 
-def _seen(outputs: Tensor, softmax: bool) -> Tensor:
-    """What of the network's outputs a prediction depends on."""
+def _identified(outputs: Tensor, softmax: bool) -> Tensor:
+    """Remove from the outputs the part on which no prediction depends: the mean of logits over classes."""
     return outputs - outputs.mean(-1, keepdim=True) if softmax else outputs
 
 
 def _networks(posterior: Posterior, table: Tensor, draws: int, seed: int) -> Iterator[ShuffledOutputs]:
-    """So many draws of the network, each made once, on the rows as the network sees them."""
+    """Iterate over draws of the network, each drawn once, with their outputs at the standardised rows."""
     model = posterior.model
     rows = table.to(model.device, model.dtype if table.is_floating_point() else table.dtype)
     inputs = posterior.units.inputs(rows)
@@ -155,28 +164,31 @@ def _networks(posterior: Posterior, table: Tensor, draws: int, seed: int) -> Ite
             yield ShuffledOutputs(model, drawn.weights[i], drawn.fixed[i], buffers, inputs)
 
 
-def _told(columns: Tensor, outputs: Tensor) -> Tensor:
-    """Share of the outputs' variance, of each draw, that parabolas in the columns explain: adjusted R^2.
+def _explained_share(columns: Tensor, outputs: Tensor) -> Tensor:
+    """Compute for each draw the share of the outputs' variance that parabolas in the columns explain.
 
-    The adjustment takes away what noise would explain, on average; below zero nothing is left.
+    The share is the adjusted R^2: the share that noise would explain on average is subtracted, and negative values
+    count as zero.
     """
     line = columns.double() - columns.double().mean(0)
     line = line / line.std(0).clamp(min=1e-300)
-    curve = line.square() - line.square().mean(0)  # of 0/1 columns the same as the line: it adds no direction
+    curve = line.square() - line.square().mean(0)  # for 0/1 columns a multiple of the line: it adds no direction
     directions, sizes, _ = torch.linalg.svd(torch.cat([line, curve], dim=1), full_matrices=False)
     basis = directions[:, sizes > sizes.max() * 1e-8].to(outputs) if float(sizes.max()) > 0 else outputs[0, :, :0]
     rows, rank = len(columns), basis.shape[1]
-    free = outputs - outputs.mean(1, keepdim=True)
-    whole = free.square().sum((1, 2)).clamp(min=torch.finfo(outputs.dtype).tiny)
-    left = 1 - (basis.T @ free).square().sum((1, 2)) / whole
-    return (1 - left * (rows - 1) / (rows - 1 - rank)).clamp(min=0) if 0 < rank < rows - 1 else torch.zeros_like(left)
+    centred = outputs - outputs.mean(1, keepdim=True)
+    total = centred.square().sum((1, 2)).clamp(min=torch.finfo(outputs.dtype).tiny)
+    residual = 1 - (basis.T @ centred).square().sum((1, 2)) / total
+    if not 0 < rank < rows - 1:
+        return torch.zeros_like(residual)
+    return (1 - residual * (rows - 1) / (rows - 1 - rank)).clamp(min=0)
 
 
-def _checked(groups: Sequence[Sequence[int]] | None, columns: int) -> list[list[int]]:
-    """Columns of each input."""
+def _columns_of_inputs(groups: Sequence[Sequence[int]] | None, columns: int) -> list[list[int]]:
+    """List the columns of each input, checked against the number of columns."""
     if groups is None:
         return [[i] for i in range(columns)]
-    found = [list(group) for group in groups]
-    known = all(group and all(isinstance(i, int) and 0 <= i < columns for i in group) for group in found)
+    inputs = [list(group) for group in groups]
+    known = all(group and all(isinstance(i, int) and 0 <= i < columns for i in group) for group in inputs)
     require(known, "groups", groups, f"use lists of columns from 0 to {columns - 1}, none of them empty")
-    return found
+    return inputs

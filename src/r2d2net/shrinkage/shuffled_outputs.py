@@ -1,7 +1,7 @@
-"""One draw of a network on a table, as it is and with columns shuffled.
+"""Outputs of one draw of a network at a table and at the table with shuffled columns.
 
-Shuffling column i changes what a first linear layer makes of the rows, z = W x + b, by W_i (x_i' - x_i) alone. Networks
-that begin with such a layer, as perceptrons do, therefore start from z: for wide tables nearly all work is in it.
+Shuffling column i changes the output z = W x + b of a first linear layer by W_i (x_i' - x_i) alone. Networks that begin
+with such a layer, as perceptrons do, are therefore evaluated from z on: for wide tables that layer is most of the work.
 """
 
 from __future__ import annotations
@@ -18,58 +18,68 @@ from r2d2net.posterior import ROWS
 
 
 class ShuffledOutputs:
-    """Outputs of one network.
+    """Outputs of one draw of a network at a table whose columns can be shuffled.
 
     Args:
         model: The model.
-        weights: One draw of its Bayesian weights.
-        fixed: Its deterministic parameters.
-        buffers: Its buffers.
-        x: The table as the network sees it, (rows, columns).
+        weights: One draw of the Bayesian weights.
+        fixed: Deterministic parameters of the draw.
+        buffers: Buffers of the draw.
+        x: The standardised table, (rows, columns).
 
     Attributes:
-        before: The outputs at the table as it is, (rows, outputs).
+        before: Outputs at the table without shuffling, (rows, outputs).
     """
 
     def __init__(self, model: BayesianModel, weights: Tensor, fixed: Tensor, buffers: Tensors, x: Tensor) -> None:
         self.model, self.x = model, x
         self.tensors = {**model.parameters(weights, fixed), **buffers}
-        self.rest = _after_first(model, self.tensors)
+        self.later_layers = _after_first(model, self.tensors)
         model.net.eval()
         self.start = x
-        if self.rest is not None:
+        if self.later_layers is not None:
             first = next(model.net.named_children())[0]
             self.weight = self.tensors[f"{first}.weight"]
             self.start = nn.functional.linear(x, self.weight, self.tensors.get(f"{first}.bias"))
         self.before = self._outputs(self.start)
 
     def shuffled(self, columns: Sequence[int], orders: Sequence[Tensor]) -> Tensor:
-        """The outputs with these columns in each of these orders of the rows, (orders, rows, outputs)."""
-        here = self.x[:, columns]
-        if self.rest is not None:
-            to_start = self.weight[:, columns].T
-            started = [torch.addmm(self.start, here[order] - here, to_start) for order in orders]
-        else:
-            started = [self.x.index_copy(1, torch.tensor(columns, device=self.x.device), here[o]) for o in orders]
-        return self._outputs(torch.cat(started)).reshape(len(orders), len(self.x), -1)
+        """Compute the outputs after the columns are shuffled together.
 
-    def _outputs(self, started: Tensor) -> Tensor:
-        return torch.cat([self._forward(rows).reshape(len(rows), -1) for rows in started.split(ROWS)])
+        Args:
+            columns: Numbers of the columns.
+            orders: Permutations of the rows, one for each shuffle.
+
+        Returns:
+            The outputs, (orders, rows, outputs).
+        """
+        values = self.x[:, columns]
+        if self.later_layers is not None:
+            weight = self.weight[:, columns].T
+            starts = [torch.addmm(self.start, values[order] - values, weight) for order in orders]
+        else:
+            index = torch.tensor(columns, device=self.x.device)
+            starts = [self.x.index_copy(1, index, values[order]) for order in orders]
+        return self._outputs(torch.cat(starts)).reshape(len(orders), len(self.x), -1)
+
+    def _outputs(self, starts: Tensor) -> Tensor:
+        return torch.cat([self._forward(rows).reshape(len(rows), -1) for rows in starts.split(ROWS)])
 
     def _forward(self, rows: Tensor) -> Tensor:
-        if self.rest is None:
+        if self.later_layers is None:
             return self.model.call(self.model.net, self.tensors, rows)
-        output: Tensor = functional_call(self.rest, {name: self.tensors[name] for name in _names(self.rest)}, (rows,))
+        tensors = {name: self.tensors[name] for name in _names(self.later_layers)}
+        output: Tensor = functional_call(self.later_layers, tensors, (rows,))
         return output
 
 
 def _after_first(model: BayesianModel, tensors: Tensors) -> nn.Sequential | None:
-    """What follows a first linear layer; None where the network does not begin with one, or shares its weights."""
+    """Return the layers after a first linear layer; None if the network begins otherwise or shares its weights."""
     children = list(model.net.named_children())
     if not isinstance(model.net, nn.Sequential) or type(children[0][1]) is not nn.Linear:
         return None
-    rest = nn.Sequential(OrderedDict(children[1:]))
-    return rest if all(name in tensors for name in _names(rest)) else None
+    later_layers = nn.Sequential(OrderedDict(children[1:]))
+    return later_layers if all(name in tensors for name in _names(later_layers)) else None
 
 
 def _names(net: nn.Module) -> list[str]:
