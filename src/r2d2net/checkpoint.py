@@ -18,7 +18,7 @@ from typing import Any
 from safetensors.torch import load, load_file, save
 from torch import Tensor
 
-from r2d2net.errors import CheckpointError
+from r2d2net.errors import CheckpointError, Value
 from r2d2net.files import replace_when_written
 
 FORMAT = 1
@@ -43,7 +43,7 @@ def write(path: Path, tensors: dict[str, Tensor], header: dict[str, Any]) -> Non
             os.fsync(file.fileno())
         _sync_folder(path.parent)
     except OSError as error:
-        raise CheckpointError(f"{path} could not be written: {error}") from error
+        raise CheckpointError(f"could not be written: {error}", value=path) from error
 
 
 def read(path: Path, *, mmap: bool = False) -> tuple[dict[str, Tensor], dict[str, Any]]:
@@ -60,9 +60,9 @@ def read(path: Path, *, mmap: bool = False) -> tuple[dict[str, Tensor], dict[str
                 return {k: t if t.numel() > FEW else t.clone() for k, t in tensors.items()}, header
             content = file.read()
     except FileNotFoundError as error:
-        raise CheckpointError(f"{path} is not there: give the folder of a saved run") from error
+        raise CheckpointError("is not there", value=path, fix="give the folder of a saved run") from error
     except OSError as error:
-        raise CheckpointError(f"{path} could not be read: {error.strerror}") from error
+        raise CheckpointError(f"could not be read: {error.strerror}", value=path) from error
     _require_whole_file(path, content)
     # Cloned into torch's own, aligned memory: matrix products of unaligned memory may round otherwise.
     return {name: tensor.clone() for name, tensor in load(content).items()}, _header(path, content)
@@ -76,14 +76,14 @@ def _require_whole_file(path: Path, content: bytes | map_file) -> None:
         digest.update(view[start + 64 :])
         written = bytes(view[start : start + 64])
     if start < len(MARK) or written != digest.hexdigest().encode():
-        raise CheckpointError(f"{path} is truncated, altered or not a saved run: its digest does not match")
+        raise CheckpointError("is truncated, altered or not a saved run: its digest does not match", value=path)
 
 
 def _header(path: Path, content: bytes) -> dict[str, Any]:
     length = int.from_bytes(content[:8], "little")
     header = json.loads(json.loads(content[8 : 8 + length])["__metadata__"]["r2d2net"])
     if header["format"] != FORMAT:
-        raise CheckpointError(f"{path} has format {header['format']}, this version of r2d2net reads {FORMAT}")
+        raise CheckpointError(f"has format {header['format']}, this version of r2d2net reads {FORMAT}", value=path)
     return header
 
 
@@ -119,7 +119,7 @@ def unflatten(
     expected = flatten(template)
     for name in sorted(expected.keys() ^ tensors.keys()):
         verb = "lacks" if name in expected else "also holds"
-        raise CheckpointError(f"the saved run {verb} {name!r}: it was made for another net or algorithm")
+        raise CheckpointError((f"the saved run {verb} ", Value(name)), fix="it was made for another net or algorithm")
     for name, like in expected.items():
         found = tensors[name]
         fits = found.shape == like.shape or any_shape(name)

@@ -47,7 +47,8 @@ def forward_draws(
     require(fits, "vectorize", vectorize, "use True, False or None")
     fused = sorted({type(module).__name__ for module in model.net.modules() if isinstance(module, FUSED)})
     if vectorize and fused:
-        raise ParameterError(f"vectorize=True: vmap has no rule for {fused[0]}; leave it out")
+        problem = f": vmap has no rule for {fused[0]}"
+        raise ParameterError(problem, argument="vectorize", value=True, fix="leave it out")
     if vectorize or (vectorize is None and model.device.type == "cuda" and not fused):
         try:
             return _at_once(model, draws, inputs, rows, memory)
@@ -56,7 +57,8 @@ def forward_draws(
                 raise
             if vectorize:
                 reason = str(error).splitlines()[0]
-                raise ParameterError(f"vectorize=True: vmap cannot run the network ({reason}); leave it out") from error
+                problem = f": vmap cannot run the network ({reason})"
+                raise ParameterError(problem, argument="vectorize", value=True, fix="leave it out") from error
     blocks = _blocks(inputs, rows)
     networks = [_network(draws, i) for i in range(len(draws.weights))]
     return torch.stack([torch.cat([_flat(model.forward(*network, x)) for x in blocks]) for network in networks])

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from fnmatch import fnmatchcase
 from typing import Any, NamedTuple
@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from r2d2net.errors import DataError, ParameterError, R2D2NetError
+from r2d2net.errors import Argument, DataError, ParameterError, R2D2NetError, Shown, Value
 from r2d2net.likelihoods import Gaussian as GaussianLikelihood
 from r2d2net.likelihoods import Likelihood
 from r2d2net.priors import R2D2, Gaussian, ScaleMixturePrior
@@ -83,15 +83,19 @@ class BayesianModel:
     ) -> None:
         self.likelihood = GaussianLikelihood() if likelihood is None else likelihood
         if not isinstance(self.likelihood, Likelihood):
-            raise ParameterError(f"likelihood={likelihood!r} is no likelihood: use one of r2d2net.likelihoods")
+            raise ParameterError(
+                "is no likelihood", argument="likelihood", value=likelihood, fix="use one of r2d2net.likelihoods"
+            )
         require_module(net)
         lazy = [name for name, parameter in net.named_parameters() if nn.parameter.is_lazy(parameter)]
         if lazy:
-            raise ParameterError(f"net has parameters without a shape ({lazy[0]}): run it once on data first")
+            raise ParameterError(
+                f"has parameters without a shape ({lazy[0]})", argument="net", fix="run it once on data first"
+            )
         self.net = copy.deepcopy(net)
         every = dict(self.net.named_parameters())
         if not every:
-            raise ParameterError("net has no parameters: there is nothing to learn")
+            raise ParameterError("has no parameters", argument="net", fix="there is nothing to learn")
         self.frozen = _frozen(every, frozen)
         self.net.requires_grad_(False)
         parameters = {name: parameter for name, parameter in every.items() if name not in self.frozen}
@@ -101,7 +105,8 @@ class BayesianModel:
         self.bayesian = _slots({n: p for n, p in parameters.items() if priors[n] is not None}, priors)
         self.fixed = _slots({n: p for n, p in parameters.items() if priors[n] is None}, priors)
         if not self.bayesian:
-            raise ParameterError("prior leaves every parameter deterministic: give at least one parameter a prior")
+            fix = "give at least one parameter a prior"
+            raise ParameterError("leaves every parameter deterministic", argument="prior", fix=fix)
         self.size = self.bayesian[-1].stop
         self.fixed_size = self.fixed[-1].stop if self.fixed else 0
         self._aliases = _aliases(self.net)
@@ -134,11 +139,12 @@ class BayesianModel:
         [R2D2(a_pi=0.6, b=0.5, sigma0=1.0), Gaussian(scale=2.0)]
         """
         if not isinstance(prior, ScaleMixturePrior):
-            raise ParameterError(f"prior={prior!r} is no prior: use one of r2d2net.priors")
+            raise ParameterError("is no prior", argument="prior", value=prior, fix="use one of r2d2net.priors")
         normal = _norm_names(self.net)
         weights = {slot.name for slot in self.bayesian if len(slot.shape) > 1} - normal
         if not weights:
-            raise ParameterError(f"prior={prior!r} has no place: give one weight matrix of the model a prior")
+            fix = "give one weight matrix of the model a prior"
+            raise ParameterError("has no place", argument="prior", value=prior, fix=fix)
         model = copy.copy(self)
         model.net = copy.deepcopy(self.net)
         model.bayesian = tuple(s._replace(prior=prior) if s.name in weights else s for s in self.bayesian)
@@ -151,7 +157,9 @@ class BayesianModel:
         Gaussian(noise=0.1)
         """
         if not isinstance(likelihood, Likelihood):
-            raise ParameterError(f"likelihood={likelihood!r} is no likelihood: use one of r2d2net.likelihoods")
+            raise ParameterError(
+                "is no likelihood", argument="likelihood", value=likelihood, fix="use one of r2d2net.likelihoods"
+            )
         model = copy.copy(self)
         model.net = copy.deepcopy(self.net)
         model.likelihood = likelihood
@@ -224,7 +232,8 @@ class BayesianModel:
         arguments = x if isinstance(x, tuple) else (x,)
         output = functional_call(net, {**tensors, **tied}, arguments, tie_weights=False)
         if not isinstance(output, Tensor):
-            raise ParameterError(f"net returns {type(output).__name__}: wrap it in a module that returns one tensor")
+            fix = "wrap it in a module that returns one tensor"
+            raise ParameterError(("returns ", Value(type(output))), argument="net", fix=fix)
         return output
 
     def state_dict(self, weights: Tensor, fixed: Tensor, buffers: Tensors) -> Tensors:
@@ -240,7 +249,7 @@ class BayesianModel:
 def require_module(net: object) -> None:
     """Refuse what is no network."""
     if not isinstance(net, nn.Module):
-        raise ParameterError(f"net is a {type(net).__name__}: give a torch.nn.Module")
+        raise ParameterError(("is a ", Value(type(net))), argument="net", fix="give a torch.nn.Module")
 
 
 @contextmanager
@@ -254,7 +263,8 @@ def refusing_inputs(x: Any) -> Iterator[None]:
         parts = x if isinstance(x, tuple) else (x,)
         seen = " and ".join(f"{tuple(part.shape)} {part.dtype}" for part in parts)
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise DataError(f"net does not take x of shape {seen}: {reason}") from error
+        problem = ("does not take ", Argument("x"), " of shape ", Value(Shown(seen)), f": {reason}")
+        raise DataError(problem, argument="net") from error
 
 
 def _frozen(parameters: Mapping[str, nn.Parameter], patterns: Sequence[str] | None) -> tuple[str, ...]:
@@ -262,17 +272,18 @@ def _frozen(parameters: Mapping[str, nn.Parameter], patterns: Sequence[str] | No
     if patterns is None:
         return tuple(name for name, parameter in parameters.items() if not parameter.requires_grad)
     patterns = (patterns,) if isinstance(patterns, str) else patterns
-    _require_matches(patterns, parameters)
+    _require_matches("frozen", patterns, parameters)
     return tuple(name for name in parameters if any(fnmatchcase(name, pattern) for pattern in patterns))
 
 
 def _require_learnable(parameters: Mapping[str, nn.Parameter]) -> None:
     if not parameters:
-        raise ParameterError("every parameter of net is frozen: set requires_grad=True on some, or give frozen=()")
+        fix = ("set requires_grad=True on some, or give ", Argument("frozen", ()))
+        raise ParameterError("has only frozen parameters", argument="net", fix=fix)
     for name, parameter in parameters.items():
         if parameter.dtype not in DTYPES:
-            needed = "and float32 or float64 is needed: give net.float()"
-            raise ParameterError(f"net has {name!r} as {parameter.dtype}, {needed}")
+            problem = (f"has {name!r} as ", Value(parameter.dtype), ", and float32 or float64 is needed")
+            raise ParameterError(problem, argument="net", fix="give net.float()")
 
 
 def _require_unfrozen(prior: object, every: Mapping[str, Tensor], frozen: Sequence[str]) -> None:
@@ -281,16 +292,18 @@ def _require_unfrozen(prior: object, every: Mapping[str, Tensor], frozen: Sequen
         names = [name for name in every if fnmatchcase(name, pattern)]
         if names and all(name in frozen for name in names):
             raise ParameterError(
-                f"pattern {pattern!r} gives a prior to frozen parameters alone ({names[0]}): set requires_grad=True on "
-                "them, or give frozen=()"
+                (": pattern ", Value(pattern), f" gives a prior to frozen parameters alone ({names[0]})"),
+                argument="prior",
+                fix=("set requires_grad=True on them, or give ", Argument("frozen", ())),
             )
 
 
-def _require_matches(patterns: Sequence[str], parameters: Mapping[str, Tensor]) -> None:
+def _require_matches(argument: str, patterns: Iterable[str], parameters: Mapping[str, Tensor]) -> None:
     for pattern in patterns:
         if not any(fnmatchcase(name, pattern) for name in parameters):
             names = ", ".join(parameters)
-            raise ParameterError(f"pattern {pattern!r} matches no parameter: the parameters are {names}")
+            problem = (": pattern ", Value(pattern), " matches no parameter")
+            raise ParameterError(problem, argument=argument, fix=f"the parameters are {names}")
 
 
 def _assign(
@@ -302,11 +315,14 @@ def _assign(
     deterministic: Sequence[str],
 ) -> dict[str, AnyPrior | None]:
     patterns = dict(prior) if isinstance(prior, Mapping) else {}
-    for value in (*patterns.values(), bias, norm, None if isinstance(prior, Mapping) else prior):
+    values = patterns.values() if isinstance(prior, Mapping) else (prior,)
+    for argument, value in (*(("prior", value) for value in values), ("bias", bias), ("norm", norm)):
         if not (value is None or isinstance(value, ScaleMixturePrior)):
-            raise ParameterError(f"prior={value!r} is no prior: use one of r2d2net.priors, or None")
+            fix = "use one of r2d2net.priors, or None"
+            raise ParameterError("is no prior", argument=argument, value=value, fix=fix)
     deterministic = (deterministic,) if isinstance(deterministic, str) else deterministic
-    _require_matches((*patterns, *deterministic), dict(net.named_parameters()))
+    _require_matches("prior", patterns, dict(net.named_parameters()))
+    _require_matches("deterministic", deterministic, dict(net.named_parameters()))
     normal = _norm_names(net)
     assigned: dict[str, AnyPrior | None] = {}
     for name, parameter in parameters.items():

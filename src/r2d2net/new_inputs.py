@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.utils.data import BatchSampler, DataLoader, Dataset, SubsetRandomSampler, WeightedRandomSampler
 from torch.utils.data.sampler import RandomSampler
 
-from r2d2net.errors import DataError, ParameterError
+from r2d2net.errors import DataError, ParameterError, Shown, Value
 from r2d2net.model import BayesianModel
 
 ROWS = 1000  # of a Dataset, read at a time
@@ -45,7 +45,7 @@ def _tensor(x: Any) -> Tensor:
         # numpy reads tables too, which torch does not; sums over columns round otherwise where those lie one by one
         return torch.as_tensor(np.array(x, order="C"))
     except (TypeError, ValueError) as error:
-        raise DataError(f"x of type {type(x).__name__} is no array of numbers: {FIX}") from error
+        raise DataError(("of type ", Value(type(x)), " is no array of numbers"), argument="x", fix=FIX) from error
 
 
 def _placed(tensor: Tensor, model: BayesianModel) -> Tensor:
@@ -54,26 +54,26 @@ def _placed(tensor: Tensor, model: BayesianModel) -> Tensor:
         return tensor
     tensor = tensor.to(model.dtype)
     if not bool(torch.isfinite(tensor).all()):
-        raise DataError("x holds values that are not finite: remove or fill them")
+        raise DataError("holds values that are not finite", argument="x", fix="remove or fill them")
     return tensor
 
 
 def _read(loader: DataLoader[Any]) -> Any:
     """All batches of a loader, end to end; torch's global generator, from which it draws, is given back as it was."""
     if _shuffles(loader):
-        raise ParameterError(
-            "x is a DataLoader that shuffles: predictions need its rows in order; give it shuffle=False"
-        )
+        problem = "is a DataLoader that shuffles: predictions need its rows in order"
+        raise ParameterError(problem, argument="x", fix="give it shuffle=False")
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(0)
         batches = [_inputs_of(batch) for batch in loader]
     if not batches:
-        raise DataError("x has 0 rows: give at least one")
+        raise DataError("has 0 rows", argument="x", fix="give at least one")
     try:
         columns = [torch.cat(parts) for parts in zip(*batches, strict=True)]
     except (RuntimeError, ValueError) as error:
         shapes = " and ".join(sorted({str([tuple(part.shape) for part in batch]) for batch in batches})[:2])
-        raise DataError(f"x gives batches of shapes {shapes}: they must agree but for their rows") from error
+        fix = "they must agree but for their rows"
+        raise DataError(("gives batches of shapes ", Value(Shown(shapes))), argument="x", fix=fix) from error
     return columns[0] if len(columns) == 1 else tuple(columns)
 
 
@@ -82,7 +82,8 @@ def _inputs_of(batch: Any) -> tuple[Tensor, ...]:
     inputs = parts[:-1] if len(parts) > 1 else parts
     for part in inputs:
         if not isinstance(part, Tensor):
-            raise DataError(f"x gives items of type {type(part).__name__}: they must be tensors, or tuples of them")
+            fix = "they must be tensors, or tuples of them"
+            raise DataError(("gives items of type ", Value(type(part))), argument="x", fix=fix)
     return inputs
 
 

@@ -170,9 +170,9 @@ class Posterior:
         inputs = self.units.inputs(for_model(x, self.model))
         parts = inputs if isinstance(inputs, tuple) else (inputs,)
         if any(part.dim() == 0 for part in parts):
-            raise DataError("x holds a scalar: it needs a first dimension of rows")
+            raise DataError("holds a scalar", argument="x", fix="it needs a first dimension of rows")
         if len(parts[0]) == 0:
-            raise DataError("x has 0 rows: give at least one")
+            raise DataError("has 0 rows", argument="x", fix="give at least one")
         if draws == "mean":
             center = self.running.center(self.state)
             return self._forward(center, inputs, rows, vectorize), center.noise
@@ -190,7 +190,8 @@ class Posterior:
     def save(self, folder: str | Path) -> Path:
         """Save into a folder, complete or not at all; `load` reads it."""
         if not self.settings:
-            raise ParameterError("this posterior has no settings, so it cannot say what it is: save one made by fit")
+            problem = "this posterior has no settings, so it cannot say what it is"
+            raise ParameterError(problem, fix="save one made by fit")
         path = Path(folder) / FILE
         tensors = {f"state/{k}": v for k, v in checkpoint.flatten(self.state).items()}
         tensors |= {f"units/{k}": v for k, v in checkpoint.flatten(self.units).items()}
@@ -233,7 +234,8 @@ def load(folder: str | Path, net: nn.Module, *, classes: Sequence[type] = (), mm
     """
     path = Path(folder) / FILE
     if not path.exists() and (Path(folder) / INTERRUPTED).exists():
-        raise CheckpointError(f"{folder} holds an interrupted run: finish it by fit(..., resume={str(folder)!r})")
+        fix = f"finish it by fit(..., resume={str(folder)!r})"
+        raise CheckpointError("holds an interrupted run", value=Path(folder), fix=fix)
     require_module(net)
     require_classes(classes)
     with reading(path):

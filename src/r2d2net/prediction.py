@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from r2d2net.errors import DataError, require
+from r2d2net.errors import DataError, Value, require
 
 MOST_STEPS = 60
 MOST_COUNT = 2.0**52  # beyond it float64 skips whole numbers
@@ -180,7 +180,7 @@ class Classification:
         target = _like(y, probs[:, :1])
         label = target.long()
         if bool(((label < 0) | (label >= probs.shape[1]) | (label != target)).any()):
-            raise DataError(f"y holds a class outside 0, ..., {probs.shape[1] - 1}")
+            raise DataError(f"holds a class outside 0, ..., {probs.shape[1] - 1}", argument="y")
         return probs.gather(-1, label).squeeze(-1).clamp(min=torch.finfo(probs.dtype).tiny).log()
 
 
@@ -276,7 +276,8 @@ def _like(y: Tensor, row: Tensor) -> Tensor:
         return y
     if y.dim() > 0 and y.numel() == row.numel() and len(y) == len(row):
         return y.reshape(row.shape)
-    raise DataError(f"y has shape {tuple(y.shape)}, the prediction {tuple(row.shape)}: they must agree")
+    problem = ("has shape ", Value(tuple(y.shape)), f", the prediction {tuple(row.shape)}")
+    raise DataError(problem, argument="y", fix="they must agree")
 
 
 Prediction = Regression | Classification | Counts

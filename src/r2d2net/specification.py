@@ -35,9 +35,10 @@ def reading(path: Path) -> Iterator[None]:
     try:
         yield
     except KeyError as error:
-        raise CheckpointError(f"{path} lacks {error.args[0]!r}, which a saved run has: fit again") from error
+        raise CheckpointError(f"lacks {error.args[0]!r}, which a saved run has", value=path, fix="fit again") from error
     except (TypeError, AttributeError) as error:
-        raise CheckpointError(f"{path} is no saved run of this version of r2d2net ({error}): fit again") from error
+        problem = f"is no saved run of this version of r2d2net ({error})"
+        raise CheckpointError(problem, value=path, fix="fit again") from error
 
 
 def describe(thing: Any) -> Specification:
@@ -110,12 +111,14 @@ def model_from(net: Any, specification: Specification, classes: Classes = ()) ->
     found = {name: tuple(parameter.shape) for name, parameter in net.named_parameters() if name not in frozen}
     missing = sorted(set(frozen) - {name for name, _ in net.named_parameters()})
     if missing:
-        raise CheckpointError(f"net does not fit the saved run: it has no parameter {missing[0]!r}, frozen there")
+        problem = f"does not fit the saved run: it has no parameter {missing[0]!r}, frozen there"
+        raise CheckpointError(problem, argument="net")
     for name in sorted(expected.keys() | found.keys()):
         if expected.get(name) != found.get(name):
             raise CheckpointError(
-                f"net does not fit the saved run at parameter {name!r}: saved {expected.get(name, 'nothing')}, "
-                f"net has {found.get(name, 'nothing')}"
+                f"does not fit the saved run at parameter {name!r}: saved {expected.get(name, 'nothing')}, "
+                f"net has {found.get(name, 'nothing')}",
+                argument="net",
             )
     assigned = {
         name: None if entry["prior"] is None else prior_from(entry["prior"], classes)
@@ -125,7 +128,8 @@ def model_from(net: Any, specification: Specification, classes: Classes = ()) ->
     likelihood = likelihood_from(specification["likelihood"], classes)
     model = BayesianModel(net, escaped, likelihood, frozen=[_escaped(name) for name in frozen])
     if [slot.name for slot in (*model.bayesian, *model.fixed)] != list(expected):
-        raise CheckpointError(f"net does not fit the saved run: its parameters are not in the order {list(expected)}")
+        problem = f"does not fit the saved run: its parameters are not in the order {list(expected)}"
+        raise CheckpointError(problem, argument="net")
     return model
 
 
@@ -188,4 +192,5 @@ def require_same_network(model: BayesianModel, saved: str, where: object) -> Non
     for theirs, ours in pairs:
         if theirs != ours:
             what = f"{theirs.strip()} there, {ours.strip()} here"
-            raise CheckpointError(f"{where} was saved for another network ({what}): give the one it was fitted with")
+            problem = f"was saved for another network ({what})"
+            raise CheckpointError(problem, value=where, fix="give the one it was fitted with")

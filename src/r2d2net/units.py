@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from r2d2net.errors import DataError
+from r2d2net.errors import DataError, Value
 from r2d2net.likelihoods.base import Unit
 
 
@@ -29,7 +29,8 @@ class Units(NamedTuple):
         if isinstance(x, tuple) or self.x_scale.numel() == 0:
             return x
         if x.dim() != 2 or x.shape[1] != len(self.x_center):
-            raise DataError(f"x has shape {tuple(x.shape)}: the model was fitted to (rows, {len(self.x_center)})")
+            fix = f"the model was fitted to (rows, {len(self.x_center)})"
+            raise DataError(("has shape ", Value(tuple(x.shape))), argument="x", fix=fix)
         seen = (x - self.x_center) / self.x_scale  # units of float64 may be those of a float32 network
         return seen.to(x.dtype) if x.is_floating_point() else seen
 
