@@ -178,7 +178,7 @@ def test_networks_in_half_precision_are_one_clear_line(dtype):
         ({"prior": {"*": None}}, ["every parameter deterministic"]),
         ({"prior": "r2d2"}, ["prior='r2d2'", "r2d2net.priors"]),
         ({"prior": {"0.weight": R2D2}}, ["is no prior"]),
-        ({"bias": 1.0}, ["prior=1.0"]),
+        ({"bias": 1.0}, ["bias=1.0"]),
         ({"likelihood": "gaussian"}, ["likelihood='gaussian'", "r2d2net.likelihoods"]),
         ({"net": nn.ReLU()}, ["no parameters"]),
         ({"net": nn.LazyLinear(1)}, ["weight", "run it once"]),

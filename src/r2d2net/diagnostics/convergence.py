@@ -20,7 +20,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from r2d2net.errors import ParameterError, require_whole
+from r2d2net.errors import ParameterError, Shown, Value, require_whole
 from r2d2net.inference.collection import CollectionState, merged
 from r2d2net.posterior import Posterior
 
@@ -117,9 +117,8 @@ def diagnose(draws: Tensor) -> Convergence:
         ParameterError: If there are too few draws, or arviz-stats is not installed.
     """
     if draws.dim() < 2 or draws.shape[1] < LEAST_DRAWS:
-        raise ParameterError(
-            f"draws has shape {tuple(draws.shape)}: (chains, draws, ...) with {LEAST_DRAWS} draws or more are needed"
-        )
+        fix = f"(chains, draws, ...) with {LEAST_DRAWS} draws or more are needed"
+        raise ParameterError(("has shape ", Value(tuple(draws.shape))), argument="draws", fix=fix)
     stats, array = _array_stats(), draws.detach().cpu().double().numpy()
     half = array.shape[1] // 2
     compared = array if len(array) > 1 else np.concatenate([array[:, :half], array[:, -half:]])  # arviz wants two
@@ -139,19 +138,20 @@ def _parts(posterior: Posterior | Sequence[Posterior]) -> list[Posterior]:
     """List the posteriors whose chains are compared, after checking that they are of one problem."""
     parts = [posterior] if isinstance(posterior, Posterior) else list(posterior)
     if not parts:
-        raise ParameterError("posterior=[] is out of range: give at least one posterior")
+        raise ParameterError("is out of range", argument="posterior", value=[], fix="give at least one posterior")
     for part in parts:
         if not isinstance(part, Posterior):
-            raise ParameterError(f"posterior holds a {type(part).__name__}: give what fit returns")
+            raise ParameterError(("holds a ", Value(type(part))), argument="posterior", fix="give what fit returns")
         is_ensemble = part.settings.get("algorithm", {}).get("type") == "DeepEnsemble"
         if not isinstance(part.state, CollectionState) or is_ensemble:
             name = part.settings.get("algorithm", {}).get("type", "this algorithm")
-            raise ParameterError(f"{name} has no chain of draws: R-hat and ESS are for SGLD, SGHMC and HMC")
+            fix = "R-hat and ESS are for SGLD, SGHMC and HMC"
+            raise ParameterError("has no chain of draws", value=Shown(name), fix=fix)
         same = part.state.weights.shape[2] == parts[0].model.size
         if not same or type(part.model.likelihood) is not type(parts[0].model.likelihood):
-            raise ParameterError("the posteriors are of different models: chains must be of one")
+            raise ParameterError("the posteriors are of different models", fix="chains must be of one")
         if part.settings.get("data") != parts[0].settings.get("data"):
-            raise ParameterError("the posteriors are of different data: chains must be of one problem")
+            raise ParameterError("the posteriors are of different data", fix="chains must be of one problem")
     return parts
 
 
@@ -163,5 +163,5 @@ def _array_stats() -> Any:
     try:
         from arviz_stats.base import array_stats  # type: ignore[attr-defined]
     except ImportError as error:
-        raise ParameterError("R-hat and ESS need arviz-stats: pip install 'r2d2net[mcmc]'") from error
+        raise ParameterError("R-hat and ESS need arviz-stats", fix="pip install 'r2d2net[mcmc]'") from error
     return array_stats

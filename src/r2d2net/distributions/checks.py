@@ -6,7 +6,7 @@ import math
 
 from torch import Tensor
 
-from r2d2net.errors import ParameterError
+from r2d2net.errors import ParameterError, Value
 
 
 def require_positive(**arguments: Tensor) -> None:
@@ -45,4 +45,5 @@ def _require(arguments: dict[str, Tensor], *, closed: bool) -> None:
         inside = (value >= 0 if closed else value > 0) & (value < math.inf)
         if not bool(inside.all()):
             bad = value.detach()[~inside].flatten()[0].item()
-            raise ParameterError(f"{name} holds {bad}: it must be finite and {'>=' if closed else '>'} 0")
+            fix = f"it must be finite and {'>=' if closed else '>'} 0"
+            raise ParameterError(("holds ", Value(bad)), argument=name, fix=fix)

@@ -28,7 +28,7 @@ import torch
 from torch import Tensor
 
 from r2d2net.distributions.select import where_negative
-from r2d2net.errors import ParameterError
+from r2d2net.errors import ParameterError, Value
 
 CPU_CHUNK = 1 << 15  # a chunk's working set stays in the cache, and its buffers are used again
 COMPILED_CHUNK = 1 << 17  # a fused proposal has no buffers
@@ -211,18 +211,22 @@ def check_parameters(chi: Tensor, rho: Tensor, lam: Tensor) -> torch.dtype:
     for name, low, high in (("chi", chi_min, chi_max), ("rho", rho_min, rho_max)):
         if not (low >= 0 and high < math.inf):
             bad = low if not low >= 0 else high
-            raise ParameterError(f"{name} holds {bad}: it must be finite and >= 0")
+            raise ParameterError(("holds ", Value(bad)), argument=name, fix="it must be finite and >= 0")
     if not (lam_min > -math.inf and lam_max < math.inf):
-        raise ParameterError(f"lam holds {lam_min if not lam_min > -math.inf else lam_max}: it must be finite")
+        bad = lam_min if not lam_min > -math.inf else lam_max
+        raise ParameterError(("holds ", Value(bad)), argument="lam", fix="it must be finite")
     if chi_min == 0 and lam_min <= 0 and bool(((chi == 0) & (lam <= 0)).any()):
-        raise ParameterError("chi holds 0 where lam <= 0: the density is improper there; give chi > 0 or lam > 0")
+        problem = ("holds ", Value(0), " where lam <= 0: the density is improper there")
+        raise ParameterError(problem, argument="chi", fix="give chi > 0 or lam > 0")
     if rho_min == 0 and lam_max >= 0 and bool(((rho == 0) & (lam >= 0)).any()):
-        raise ParameterError("rho holds 0 where lam >= 0: the density is improper there; give rho > 0 or lam < 0")
+        problem = ("holds ", Value(0), " where lam >= 0: the density is improper there")
+        raise ParameterError(problem, argument="rho", fix="give rho > 0 or lam < 0")
     product = (chi_min * rho_min, chi_max * rho_max)
     if product[1] > 1e300:
         product = (product[0], float((chi.detach().double() * rho.detach().double()).max()))
         if product[1] > 1e300:
-            raise ParameterError(f"chi * rho reaches {product[1]:.3g}: it must stay below 1e300")
+            fix = "it must stay below 1e300"
+            raise ParameterError(("reaches ", Value(product[1], ".3g")), argument="chi * rho", fix=fix)
     least = 0.0 if lam_min <= 0 <= lam_max else min(abs(lam_min), abs(lam_max))
     most = max(abs(lam_min), abs(lam_max))
     in_range = product[1] <= NARROW_MOST and (least >= LOW_ORDER or product[0] >= NARROW_LEAST)

@@ -12,7 +12,7 @@ from torch.distributions import Distribution, Normal, constraints
 from torch.distributions.utils import broadcast_all
 
 from r2d2net.distributions.checks import require_positive
-from r2d2net.errors import ParameterError
+from r2d2net.errors import ParameterError, Value
 
 
 class SpikeSlabNormal(Distribution):
@@ -54,7 +54,8 @@ class SpikeSlabNormal(Distribution):
         inside = (self.slab_probability > 0) & (self.slab_probability < 1)
         if not bool(inside.all()):
             bad = self.slab_probability.detach()[~inside].flatten()[0].item()
-            raise ParameterError(f"slab_probability holds {bad}: it must lie strictly between 0 and 1")
+            fix = "it must lie strictly between 0 and 1"
+            raise ParameterError(("holds ", Value(bad)), argument="slab_probability", fix=fix)
         super().__init__(self.slab_scale.shape, validate_args=False)
         self._validate_args = Distribution._validate_args if validate_args is None else validate_args
 

@@ -19,7 +19,7 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from r2d2net.errors import DataError
+from r2d2net.errors import Argument, DataError, Value
 from r2d2net.metrics.arrays import Array, Numbers, numbers
 
 
@@ -53,13 +53,15 @@ def parameter_error(weights: Numbers, oracle: Numbers, *, relative: bool = False
     """
     first, second = _mean_weights("weights", weights), _mean_weights("oracle", oracle)
     if first.shape != second.shape:
-        raise DataError(f"weights has {len(first)} parameters and oracle {len(second)}: they must be of one network")
+        problem = ("has ", Value(len(first)), " parameters and ", Argument("oracle"), f" {len(second)}")
+        raise DataError(problem, argument="weights", fix="they must be of one network")
     distance = float(np.linalg.norm(first - second))
     if not relative:
         return distance
     norm = float(np.linalg.norm(second))
     if norm == 0:
-        raise DataError("oracle is zero: a relative error needs a norm to divide by; use relative=False")
+        fix = ("use ", Argument("relative", False))
+        raise DataError("is zero: a relative error needs a norm to divide by", argument="oracle", fix=fix)
     return distance / norm
 
 
@@ -107,7 +109,7 @@ def function_distance(prediction: Numbers | Drawn, oracle: Numbers | Drawn) -> f
 def _mean_weights(name: str, value: Numbers) -> Array:
     array = numbers(name, value)
     if array.ndim > 2:
-        raise DataError(f"{name} has shape {array.shape}: give (weights,) or (draws, weights)")
+        raise DataError(("has shape ", Value(array.shape)), argument=name, fix="give (weights,) or (draws, weights)")
     mean: Array = array if array.ndim == 1 else array.mean(0)
     return mean
 
@@ -117,10 +119,11 @@ def _functions(prediction: Numbers | Drawn, oracle: Numbers | Drawn) -> tuple[Ar
     for name, value in (("prediction", prediction), ("oracle", oracle)):
         array = numbers(name, value.samples if isinstance(value, Drawn) else value)
         if array.ndim not in (2, 3):
-            raise DataError(f"{name} has shape {array.shape}: give (draws, rows) or (draws, rows, outputs)")
+            fix = "give (draws, rows) or (draws, rows, outputs)"
+            raise DataError(("has shape ", Value(array.shape)), argument=name, fix=fix)
         pair.append(array[..., 0] if array.ndim == 3 and array.shape[2] == 1 else array)
     if pair[0].shape[1:] != pair[1].shape[1:]:
-        raise DataError(
-            f"prediction is of {pair[0].shape[1:]} values and oracle of {pair[1].shape[1:]}: use the same inputs"
-        )
+        first, second = (array.shape[1:] for array in pair)
+        problem = ("is of ", Value(first), " values and ", Argument("oracle"), f" of {second}")
+        raise DataError(problem, argument="prediction", fix="use the same inputs")
     return pair[0], pair[1]

@@ -30,7 +30,7 @@ from typing import Any, Literal, Protocol, runtime_checkable
 
 import numpy as np
 
-from r2d2net.errors import DataError, ParameterError, require
+from r2d2net.errors import Argument, DataError, ParameterError, Value, require
 from r2d2net.metrics.arrays import Array, Numbers, numbers
 from r2d2net.metrics.ranking import aupr, auroc, fpr_at_tpr
 from r2d2net.metrics.uncertainty import expected_entropy, max_prob, mutual_information, predictive_entropy
@@ -165,15 +165,21 @@ def uncertainty_scores(
     require(score in SCORES, "score", score, f"use one of {', '.join(SCORES)}")
     prediction = posterior.predict(x, draws, seed=seed)
     if not isinstance(prediction, ClassDraws):
-        raise DataError(f"posterior predicts a {type(prediction).__name__}: these scores need class probabilities")
+        fix = "these scores need class probabilities"
+        raise DataError(("predicts a ", Value(type(prediction))), argument="posterior", fix=fix)
     if isinstance(prediction, DirichletDraws) and score in ("mutual_information", "expected_entropy"):
         entropies = prediction.mutual_information if score == "mutual_information" else prediction.aleatoric
         return numbers(score, entropies)
     samples = prediction.samples  # (draws, rows, classes); float64 copies are made of few rows at a time
     if len(samples) == 1 and score == "mutual_information":
         raise ParameterError(
-            f"score='mutual_information' compares draws, and there is one (draws={draws!r}): use draws=2 or more, or "
-            "score='entropy' where the algorithm has but one network"
+            ("compares draws, and there is one (", Argument("draws", draws), ")"),
+            argument="score",
+            value=score,
+            fix=(
+                *("use ", Argument("draws", 2), " or more, or "),
+                *(Argument("score", "entropy"), " where the algorithm has but one network"),
+            ),
         )
     return np.concatenate([SCORES[score](samples[:, k : k + ROWS]) for k in range(0, samples.shape[1], ROWS)])
 
@@ -197,7 +203,7 @@ def compare_scores(in_scores: Numbers, out_scores: Numbers, score: str = "given"
     inside, outside = numbers("in_scores", in_scores), numbers("out_scores", out_scores)
     for name, value in (("in_scores", inside), ("out_scores", outside)):
         if value.ndim != 1:
-            raise DataError(f"{name} has shape {value.shape}: give one score a row")
+            raise DataError(("has shape ", Value(value.shape)), argument=name, fix="give one score a row")
     value = np.concatenate([inside, outside])
     out = np.repeat([0, 1], [len(inside), len(outside)])
     area = auroc(out, value)

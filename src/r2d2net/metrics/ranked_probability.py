@@ -21,7 +21,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 import torch
 
-from r2d2net.errors import DataError
+from r2d2net.errors import Argument, DataError, Value
 from r2d2net.metrics.arrays import Array, Numbers, draws_like, like, numbers
 from r2d2net.metrics.regression import deviations
 
@@ -53,9 +53,8 @@ def crps(y: Numbers, prediction: NormalMixture) -> float:
         DataError: If ``prediction`` is not a mixture of normals.
     """
     if not isinstance(prediction, NormalMixture):
-        raise DataError(
-            f"prediction is a {type(prediction).__name__}: give a regression's; for draws of y use crps_samples"
-        )
+        fix = "give a regression's; for draws of y use crps_samples"
+        raise DataError(("is a ", Value(type(prediction))), argument="prediction", fix=fix)
     target = numbers("y", y)
     means = draws_like("prediction", prediction.samples, target)
     variance = numbers("prediction", prediction.noise_variance.expand(prediction.samples.shape)).reshape(means.shape)
@@ -112,7 +111,8 @@ def crps_samples(y: Numbers, samples: Numbers, *, fair: bool = True) -> float:
     error = draws_like("samples", samples, target) - target
     m = len(error)
     if fair and m < 2:
-        raise DataError("samples holds 1 draw: the fair estimator needs two or more; or use fair=False")
+        problem = "holds 1 draw: the fair estimator needs two or more"
+        raise DataError(problem, argument="samples", fix=("or use ", Argument("fair", False)))
     # sum_{i<j} |x_i - x_j| from the order: the k-th smallest of m stands above k - 1 and below m - k
     rank = (2 * np.arange(1, m + 1) - m - 1).reshape(m, *(1,) * target.ndim)
     pairs = (np.sort(error, 0) * rank).sum(0)

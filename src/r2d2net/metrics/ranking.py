@@ -15,7 +15,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from r2d2net.errors import DataError, require
+from r2d2net.errors import DataError, Value, require
 from r2d2net.metrics.arrays import Array, Labels, Numbers, class_labels, labelled_probabilities, numbers, require_rows
 
 
@@ -109,7 +109,8 @@ def _macro(y: Numbers, probs: Numbers, measure: Callable[[Labels, Array], float]
     label, array = labelled_probabilities(y, probs)
     present = np.unique(label)
     if len(present) < 2:
-        raise DataError(f"y holds class {present[0]} alone: a ranking needs rows of two classes or more")
+        fix = "a ranking needs rows of two classes or more"
+        raise DataError(("holds class ", Value(int(present[0])), " alone"), argument="y", fix=fix)
     return float(np.mean([measure((label == k).astype(np.int64), array[:, k]) for k in present]))
 
 
@@ -118,10 +119,13 @@ def _binary(y: Numbers, score: Numbers) -> tuple[Labels, Array]:
     if value.ndim == 2 and value.shape[1] == 1:
         value = value[:, 0]
     if value.ndim != 1:
-        raise DataError(f"score has shape {value.shape}: give (rows,); for class probabilities use the macro measures")
+        fix = "give (rows,); for class probabilities use the macro measures"
+        raise DataError(("has shape ", Value(value.shape)), argument="score", fix=fix)
     require_rows(label, value, "score")
     if label.max() > 1:
-        raise DataError(f"y holds {label.max()}: give 0 and 1; for several classes use the macro measures")
+        fix = "give 0 and 1; for several classes use the macro measures"
+        raise DataError(("holds ", Value(int(label.max()))), argument="y", fix=fix)
     if label.min() == label.max():
-        raise DataError(f"y holds class {label[0]} alone: a ranking needs rows of both classes")
+        fix = "a ranking needs rows of both classes"
+        raise DataError(("holds class ", Value(int(label[0])), " alone"), argument="y", fix=fix)
     return label, value

@@ -10,7 +10,7 @@ import math
 
 import numpy as np
 
-from r2d2net.errors import DataError
+from r2d2net.errors import Argument, DataError, Value
 from r2d2net.metrics.arrays import Array, Numbers, like, numbers
 
 
@@ -103,7 +103,8 @@ def interval_width(low: Numbers, high: Numbers) -> float:
     bottom = numbers("low", low)
     top = numbers("high", high)
     if bottom.shape != top.shape:
-        raise DataError(f"low has shape {bottom.shape} and high {top.shape}: they must agree")
+        problem = ("has shape ", Value(bottom.shape), " and ", Argument("high"), f" {top.shape}")
+        raise DataError(problem, argument="low", fix="they must agree")
     bottom, top = _interval(bottom, top)
     return float((top - bottom).mean())
 
@@ -112,11 +113,13 @@ def deviations(std: Numbers, target: Array) -> Array:
     """Convert positive standard deviations to an array in the shape of ``target``."""
     scale = like("std", std, target)
     if scale.min() <= 0:
-        raise DataError(f"std holds {scale.min():g}: give positive standard deviations")
+        problem = ("holds ", Value(float(scale.min()), "g"))
+        raise DataError(problem, argument="std", fix="give positive standard deviations")
     return scale
 
 
 def _interval(low: Array, high: Array) -> tuple[Array, Array]:
     if (low > high).any():
-        raise DataError(f"low exceeds high at entry {int((low > high).argmax())}: exchange them")
+        problem = ("exceeds ", Argument("high"), " at entry ", Value(int((low > high).argmax())))
+        raise DataError(problem, argument="low", fix="exchange them")
     return low, high

@@ -7,7 +7,7 @@ from typing import Any
 
 from torch import nn
 
-from r2d2net.errors import ParameterError, require
+from r2d2net.errors import ParameterError, Shown, require
 from r2d2net.registry import NETWORKS
 
 
@@ -39,6 +39,7 @@ def build(name: str, **options: Any) -> nn.Module:
         signature.bind(**options)
     except TypeError as error:
         arguments = ", ".join(signature.parameters)
-        raise ParameterError(f"{name} does not take these options ({error}): its arguments are {arguments}") from error
+        problem = f"does not take these options ({error})"
+        raise ParameterError(problem, value=Shown(name), fix=f"its arguments are {arguments}") from error
     network: nn.Module = constructor(**options)
     return network

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import scaled_dot_product_attention
 
-from r2d2net.errors import require, require_whole
+from r2d2net.errors import Argument, require, require_whole
 from r2d2net.nets.images import require_image
 
 
@@ -65,8 +65,8 @@ class ViT(nn.Module):
         for name, value in (("patch", patch), ("width", width), ("depth", depth), ("heads", heads)):
             require_whole(name, value)
         require_image(channels, classes, size, least=patch, name=f"ViT with patch={patch}")
-        require(size % patch == 0, "size", size, f"use a multiple of patch={patch}, or another patch")
-        require(width % heads == 0, "width", width, f"use a multiple of heads={heads}")
+        require(size % patch == 0, "size", size, ("use a multiple of ", Argument("patch", patch), ", or another patch"))
+        require(width % heads == 0, "width", width, ("use a multiple of ", Argument("heads", heads)))
         self.patches = nn.Conv2d(channels, width, patch, stride=patch)  # a linear map of each patch
         self.position = nn.Parameter(0.02 * torch.randn(1, (size // patch) ** 2, width))
         self.blocks = nn.Sequential(*(Block(width, heads, 2 * width) for _ in range(depth)))

@@ -30,7 +30,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from r2d2net.errors import DataError, require, require_whole
+from r2d2net.errors import DataError, Value, require, require_whole
 from r2d2net.likelihoods import Categorical
 from r2d2net.new_inputs import as_tensors
 from r2d2net.posterior import MEMORY, Posterior
@@ -102,9 +102,10 @@ def input_relevance(
     require_whole("shuffles", shuffles)
     table = as_tensors(x)
     if isinstance(table, tuple):
-        raise DataError(f"x has {len(table)} inputs: give one table (rows, inputs)")
+        raise DataError(("has ", Value(len(table)), " inputs"), argument="x", fix="give one table (rows, inputs)")
     if table.dim() != 2 or len(table) < 2:
-        raise DataError(f"x has shape {tuple(table.shape)}: give a table (rows, inputs) of at least two rows")
+        fix = "give a table (rows, inputs) of at least two rows"
+        raise DataError(("has shape ", Value(tuple(table.shape))), argument="x", fix=fix)
     inputs = _columns_of_inputs(groups, table.shape[1])
     generator = torch.Generator().manual_seed(seed)
     # all draws use the same shuffles, so that differences between draws come from the posterior alone
