@@ -17,11 +17,10 @@ from typer.main import get_command
 
 import r2d2net
 from r2d2net.cli import app
-from r2d2net.estimators.named_settings import PRIORS
-from r2d2net.inference import ALGORITHMS
 from r2d2net.paper.report.results import read_folder
 from r2d2net.paper.report.standing import standings
 from r2d2net.paper.report.table_layouts import compared
+from r2d2net.registry import ALGORITHMS, PRIORS
 from r2d2net.report.drawing import name_of
 from r2d2net.shrinkage.relevance import LEVEL
 from r2d2net.tables import novelty
@@ -63,7 +62,7 @@ def test_command_line_page_knows_every_option(command: str) -> None:
 def test_estimators_page_knows_every_algorithm_and_prior() -> None:
     text = (ROOT / "docs" / "estimators.md").read_text(encoding="utf-8")
     rows = {name: re.search(rf"^\| `{name}` \|.*", text, flags=re.MULTILINE) for name in ("algorithm", "prior")}
-    known = {"algorithm": {name.lower() for name in ALGORITHMS}, "prior": {*PRIORS, "auto"}}
+    known = {"algorithm": {*ALGORITHMS}, "prior": {*PRIORS, "auto"}}
     for name, row in rows.items():
         assert row is not None
         assert set(re.findall(r'`"([\w+-]+)"`', row[0])) == known[name]

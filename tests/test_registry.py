@@ -1,12 +1,16 @@
 """The registry: every concrete class of the package is in it, exported, and built by its name."""
 
 import inspect
+import re
 import subprocess
 import sys
 from importlib import import_module
+from itertools import chain, takewhile
+from pathlib import Path
 
 import pytest
 
+import r2d2net as rn
 from r2d2net import inference, likelihoods, nets, priors
 from r2d2net.inference import Method
 from r2d2net.likelihoods import Likelihood
@@ -60,3 +64,55 @@ def test_every_module_of_an_algorithm_is_registered():
 
     concrete = {cls for cls in below(Method) if not inspect.isabstract(cls) and cls.__module__.startswith("r2d2net.")}
     assert concrete == set(ALGORITHMS.classes())
+
+
+# --- the tables of the documentation
+
+
+def rows_of(page, heading):
+    """Cells of the rows of the table whose first line begins with this heading."""
+    lines = (Path(__file__).parents[1] / "docs" / page).read_text(encoding="utf-8").splitlines()
+    first = next(number for number, line in enumerate(lines) if line.startswith(f"| {heading} |"))
+    table = takewhile(lambda line: line.startswith("|"), lines[first + 2 :])
+    return [[cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]] for line in table]
+
+
+def names_in(cell):
+    """Class and function names in a cell; an example of a class counts as its name."""
+    named = [re.sub(r"\(.*\)$", "", name) for name in re.findall(r"`([^`]+)`", cell)]
+    return ["AdaptiveR2D2" if name == "R2D2.adaptive" else name.split(".")[0] for name in named]
+
+
+@pytest.mark.parametrize(
+    ("page", "heading", "names"),
+    [
+        ("priors.md", "prior | near zero", PRIORS.class_names),
+        ("algorithms.md", "algorithm | what it does", ALGORITHMS.class_names),
+        ("algorithms.md", "algorithm | choose it", ALGORITHMS.class_names),
+        ("networks.md", "name | what", NETWORKS),
+    ],
+)
+def test_the_tables_of_the_documentation_list_what_is_registered(page, heading, names):
+    assert {name for row in rows_of(page, heading) for name in names_in(row[0])} == set(names)
+
+
+def test_the_documentation_says_which_algorithms_suit_which_priors():
+    text = (Path(__file__).parents[1] / "docs" / "algorithms.md").read_text(encoding="utf-8")
+    (heading,) = re.findall(r"^\| (prior \| SVGI.*) \|$", text, flags=re.MULTILINE)
+    columns = [cell.strip().split(", ") for cell in heading.split("|")[1:]]
+    assert sorted(chain(*columns)) == sorted(ALGORITHMS.class_names)
+    listed = []
+    for row in rows_of("algorithms.md", heading):
+        for name in names_in(row[0]):
+            listed.append(name)
+            prior = PRIORS.get_class(name)()
+            model = rn.BayesianModel(rn.nets.mlp(2, [2], 2), prior, rn.likelihoods.Categorical())
+            for algorithms, said in zip(columns, row[1:], strict=True):
+                for algorithm in algorithms:
+                    try:
+                        ALGORITHMS.get_class(algorithm)().build(model, n=1000, steps=1000)
+                    except rn.ParameterError:
+                        assert said.startswith("no"), (name, algorithm)
+                    else:
+                        assert said == "yes", (name, algorithm)
+    assert sorted(listed) == sorted(PRIORS.class_names)

@@ -12,8 +12,7 @@ import pytest
 from rich.console import Console
 
 from r2d2net.errors import DivergenceError
-from r2d2net.estimators.named_settings import PRIORS
-from r2d2net.inference import ALGORITHMS
+from r2d2net.registry import ALGORITHMS, PRIORS
 from r2d2net.run.train import ADVICE
 from r2d2net.tables.settings import Settings
 from r2d2net.tables.task import Task
@@ -84,7 +83,7 @@ def test_help_says_which_algorithms_need_another_prior():
     text = " ".join(command("fit", "--help").out.replace("│", " ").split())
     (sentence,) = re.findall(r"mfvi needs --prior gaussian; (.*?) need it, or spike-and-slab or double-pareto\.", text)
     named, task = set(re.findall(r"\w+", sentence)) - {"and"}, Task("y", "binary", ("a", "b"))
-    for algorithm in (name.lower() for name in ALGORITHMS):
+    for algorithm in ALGORITHMS:
         suiting = {"gaussian"} if algorithm == "mfvi" else {"gaussian", "spike-and-slab", "double-pareto"}
         for prior in PRIORS:
             fits = prior in suiting or algorithm not in named | {"mfvi"}

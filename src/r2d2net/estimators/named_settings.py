@@ -1,33 +1,20 @@
-"""What the estimators' parameters stand for: priors and algorithms by name, epochs by the number of rows, seeds."""
+"""The meaning of the estimators' parameters: priors by name, epochs by the number of rows, seeds."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from numbers import Integral
 from typing import Any
 
 import numpy as np
 from sklearn.utils import check_random_state
 
-from r2d2net import priors
-from r2d2net.errors import ParameterError, require
+from r2d2net.errors import ParameterError, Shown, require
 from r2d2net.inference import Method
 from r2d2net.model import AnyPrior
 from r2d2net.priors import ScaleMixturePrior
+from r2d2net.registry import PRIORS
 from r2d2net.run.batches import default_batch_size
-
-PRIORS: dict[str, Callable[[], AnyPrior]] = {
-    "r2d2": priors.R2D2,
-    "adaptive": priors.R2D2.adaptive,
-    "paper": priors.R2D2.paper,
-    "gaussian": priors.Gaussian,
-    "horseshoe": priors.Horseshoe,
-    "horseshoe+": priors.HorseshoePlus,
-    "spike-and-slab": priors.SpikeSlab,
-    "dirichlet-laplace": priors.DirichletLaplace,
-    "double-pareto": priors.GeneralizedDoublePareto,
-}
 
 STEPS, LEAST_EPOCHS, MOST_EPOCHS = 1000, 20, 300
 TRANSITIONS = 300  # of an algorithm that sees all rows in every step
@@ -35,18 +22,29 @@ LARGEST_SEED = 2**32 - 1  # as scikit-learn has it
 
 
 def prior_of(prior: Any) -> AnyPrior | None:
-    """The prior that the parameter names or is; None where validation is to choose it ("auto").
+    """Return the prior that an estimator's parameter ``prior`` stands for.
+
+    Args:
+        prior: A name of `r2d2net.registry.PRIORS` in any case, "auto", or a prior.
+
+    Returns:
+        The prior; None for "auto", where validation rows choose it.
+
+    Raises:
+        ParameterError: ``prior`` is none of these.
 
     >>> prior_of("horseshoe")
     Horseshoe(scale=1.0, global_scale=1.0)
     """
-    if isinstance(prior, str) and prior.lower() in (*PRIORS, "auto"):
-        return None if prior.lower() == "auto" else PRIORS[prior.lower()]()
+    if isinstance(prior, str) and prior.lower() == "auto":
+        return None
+    if isinstance(prior, str) and prior.lower() in PRIORS:
+        named: AnyPrior = PRIORS.constructor(prior.lower())()
+        return named
     if not isinstance(prior, ScaleMixturePrior):
-        shown = f"the class {prior.__name__}" if isinstance(prior, type) else repr(prior)
-        raise ParameterError(
-            f"prior={shown} is no prior: use one of {', '.join(PRIORS)}, auto, or an object of that kind"
-        )
+        value = Shown(f"the class {prior.__name__}") if isinstance(prior, type) else prior
+        fix = f"use one of {', '.join(PRIORS)}, auto, or an object of that kind"
+        raise ParameterError("is no prior", argument="prior", value=value, fix=fix)
     return prior
 
 

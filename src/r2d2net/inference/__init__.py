@@ -31,10 +31,11 @@ def method_named(algorithm: Method | str) -> Method:
         method: Method = registry.ALGORITHMS.constructor(algorithm.lower())()
         return method
     if isinstance(algorithm, type) and issubclass(algorithm, Method):
-        raise ParameterError(f"algorithm={algorithm.__name__} is a class: write {algorithm.__name__}()")
+        fix = f"write {algorithm.__name__}()"
+        raise ParameterError("is a class", argument="algorithm", value=algorithm, fix=fix)
     if not isinstance(algorithm, Method):
-        known = ", ".join(sorted(registry.ALGORITHMS))
-        raise ParameterError(f"algorithm={algorithm!r} is no algorithm: use one of {known}, or of r2d2net.inference")
+        fix = f"use one of {', '.join(sorted(registry.ALGORITHMS))}, or of r2d2net.inference"
+        raise ParameterError("is no algorithm", argument="algorithm", value=algorithm, fix=fix)
     return algorithm
 
 

@@ -17,6 +17,7 @@ from r2d2net.errors import DataError
 from r2d2net.prediction import Prediction
 
 Noise = dict[str, Tensor]
+"""What a likelihood learns besides the network, by name: {"variance": (outputs,)}, say, or nothing."""
 
 
 class Unit(NamedTuple):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterable
 from dataclasses import fields
 from pathlib import Path
 from typing import Annotated, Any
@@ -12,6 +13,7 @@ import typer
 
 from r2d2net.errors import ParameterError
 from r2d2net.options import Json, Quiet
+from r2d2net.registry import ALGORITHMS, PRIORS
 from r2d2net.tables.wording import counted
 
 app = typer.Typer()
@@ -34,6 +36,11 @@ def _text(text: str) -> Any:
     return typer.Option(help=text, show_default=False)
 
 
+def _names(choices: Iterable[str], default: str) -> str:
+    """List the choices of an option for its help text."""
+    return ", ".join(f"{name} (default)" if name == default else name for name in choices)
+
+
 @app.command()
 def fit(
     data: Annotated[Path | None, typer.Argument(help="CSV or Parquet file.", show_default=False)] = None,
@@ -41,17 +48,13 @@ def fit(
     task: Annotated[str | None, _text("auto (default), regression, binary or multiclass.")] = None,
     prior: Annotated[
         str | None,
-        _text(
-            "r2d2 (default), adaptive, auto, paper, gaussian, horseshoe, horseshoe+, spike-and-slab, "
-            "dirichlet-laplace or double-pareto."
-        ),
+        _text(f"{_names(PRIORS, default='r2d2')}; or auto: validation rows choose between two adaptive ones."),
     ] = None,
     algorithm: Annotated[
         str | None,
         _text(
-            "svgi (default), cavi, svi, mfvi, radial, map, mcdropout, deepensemble, sgld, sghmc, hmc; for classes edl "
-            "and dpn. mfvi needs --prior gaussian; map, mcdropout, deepensemble, edl and dpn need it, or "
-            "spike-and-slab or double-pareto."
+            f"{_names(ALGORITHMS, default='svgi')}. edl and dpn are for classes. mfvi needs --prior gaussian; "
+            "map, mcdropout, deepensemble, edl and dpn need it, or spike-and-slab or double-pareto."
         ),
     ] = None,
     hidden: Annotated[str | None, _text("Widths of the hidden layers (50,50); 0 is a linear model.")] = None,

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from r2d2net.errors import CheckpointError, ParameterError
-from r2d2net.estimators.named_settings import LARGEST_SEED, PRIORS
-from r2d2net.inference import ALGORITHMS
+from r2d2net.estimators.named_settings import LARGEST_SEED
 from r2d2net.nets.activations import ACTIVATIONS
+from r2d2net.registry import ALGORITHMS, PRIORS
 from r2d2net.tables.task import TASKS
 
 Parse = Callable[[str, Any], Any]
@@ -176,7 +176,7 @@ PARSERS: dict[str, Parse] = {
     "target": _text,
     "task": _choice(*TASKS),
     "prior": _choice(*PRIORS, "auto"),
-    "algorithm": _choice(*(name.lower() for name in ALGORITHMS)),
+    "algorithm": _choice(*ALGORITHMS),
     "hidden": _widths,
     "activation": _choice(*ACTIVATIONS),
     "epochs": _whole(1, 1_000_000),

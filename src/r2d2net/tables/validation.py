@@ -8,12 +8,13 @@ from pathlib import Path
 import numpy as np
 
 from r2d2net.errors import DataError, ParameterError
-from r2d2net.estimators.named_settings import PRIORS, prior_of
+from r2d2net.estimators.named_settings import prior_of
 from r2d2net.inference import method_named
 from r2d2net.likelihoods import Categorical, Gaussian
 from r2d2net.model import BayesianModel
 from r2d2net.nets import mlp
 from r2d2net.priors import R2D2
+from r2d2net.registry import PRIORS
 from r2d2net.tables.cells import Values
 from r2d2net.tables.settings import Settings
 from r2d2net.tables.task import LEAST, MOST, Task
