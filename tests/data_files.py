@@ -1,4 +1,4 @@
-"""Small files in the formats of the public sets, made from seeded random bytes."""
+"""Small files in the formats of the public sets, made from seeded random bytes; the check that bad ones are refused."""
 
 import gzip
 import io
@@ -6,10 +6,14 @@ import pickle
 import struct
 import tarfile
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+import pytest
 from PIL import Image
+
+from r2d2net.errors import DataError
 
 
 def bytes_of(*shape: int, seed: int = 0) -> np.ndarray:
@@ -59,3 +63,31 @@ def picture(array: np.ndarray, kind: str = "png") -> bytes:
     file = io.BytesIO()
     Image.fromarray(array).save(file, kind)
     return file.getvalue()
+
+
+def mosaic(images: np.ndarray, columns: int) -> np.ndarray:
+    """Square images as tiles of one picture, row by row."""
+    side, rows = images.shape[1], -(-len(images) // columns)
+    canvas = np.zeros((rows * side, columns * side, 3), np.uint8)
+    for k, image in enumerate(images):
+        row, column = divmod(k, columns)
+        canvas[row * side : (row + 1) * side, column * side : (column + 1) * side] = image
+    return canvas
+
+
+def catalogue(root: Path, text: str) -> Path:
+    """The catalogue file of a data folder."""
+    path = root / "r2d2net-data.toml"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def refused(call: Callable[[], object], *words: str) -> str:
+    """Demand a `DataError` of one line that has these words."""
+    with pytest.raises(DataError) as caught:
+        call()
+    message = str(caught.value)
+    assert "\n" not in message
+    for word in words:
+        assert word in message, message
+    return message

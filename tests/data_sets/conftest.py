@@ -16,6 +16,13 @@ def own_cache(tmp_path_factory: pytest.TempPathFactory):
         os.environ["R2D2NET_CACHE"] = outer
 
 
+@pytest.fixture(autouse=True)
+def no_catalogue(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files that tests make are described by catalogue files that tests make."""
+    if "real" not in request.fixturenames:
+        monkeypatch.delenv("R2D2NET_DATA_CATALOGUE", raising=False)
+
+
 @pytest.fixture(scope="session")
 def real() -> Path:
     root = os.environ.get("R2D2NET_DATA")

@@ -1,6 +1,7 @@
 """`r2d2net data` as a user meets it: what it prints and its exit codes. One call is a child process, to be sure."""
 
 import hashlib
+import json
 import os
 import subprocess
 import sys
@@ -8,9 +9,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
 import pytest
 
-from data_files import mnist
+from data_files import bytes_of, mnist
 from r2d2net.cli import main
 
 
@@ -82,6 +84,35 @@ def test_verify_says_what_is_damaged(tmp_path: Path, run: Run) -> None:
     assert done.stdout.count("not 440fcabf73cc546fa21475e81ea370265605f56be210a4024d2ca8f203523609") == 1
 
 
+def test_copies_of_a_catalogue_file(tmp_path: Path, run: Run) -> None:
+    root, described = tmp_path / "data", tmp_path / "mine.toml"
+    (root / "sub").mkdir(parents=True)
+    np.savez(root / "sub" / "pets.npz", images=bytes_of(2, 4, 4), labels=np.array([0, 1]))
+    text = '[pets.train]\nkind = "image-npz"\nfiles = ["sub/pets.npz"]\nclasses = ["a", "b"]\n'
+    described.write_text(text + 'rows = 2\nnote = "a [/b]note[/] of [red]mine"\n')
+    arguments = ("--root", str(root), "--catalogue", str(described))
+    done = run("list", *arguments)
+    assert done.returncode == 0, done.stderr
+    (line,) = [line for line in done.stdout.splitlines() if "pets" in line and "sub" in line]
+    assert "train" in line
+    assert "pets: a [/b]note[/] of [red]mine" in done.stdout
+    rows = json.loads(run("list", "--json", *arguments).stdout)
+    assert rows[-1] == {
+        "name": "pets", "split": "train", "rows": "2", "shape": "-", "classes": "2", "where": "sub",
+    }  # fmt: skip
+    assert "1 checks, 0 damaged" in run("verify", "pets", *arguments).stdout
+    described.write_text(text + "rows = 3\n")
+    done = run("verify", *arguments)
+    assert done.returncode == 1
+    assert f"damaged: pets (train) in {root}: 2 rows, not 3" in done.stdout
+    described.write_text(text.replace("sub/", "../"))
+    for command in (("list",), ("verify",), ("verify", "mnist")):
+        done = run(*command, *arguments)
+        assert done.returncode == 2
+        assert done.stderr.startswith(f"error: {described}, [pets.train]: files='../pets.npz' cannot be used")
+        assert done.stderr.count("\n") == 1
+
+
 def test_verify_of_an_empty_root(tmp_path: Path, run: Run) -> None:
     done = run("verify", "--root", str(tmp_path))
     assert done.returncode == 0
@@ -111,6 +142,7 @@ def test_bad_input_is_one_line_and_exit_code_2(tmp_path: Path, run: Run) -> None
         ["fetch", "minst", "--root", str(tmp_path)],
         ["fetch", "prostate", "--root", str(tmp_path)],
         ["fetch", "mnist"],
+        ["list", "--root", str(tmp_path), "--catalogue", str(tmp_path / "none.toml")],
     ):
         done = run(*arguments)
         assert done.returncode == 2, arguments

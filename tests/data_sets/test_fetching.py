@@ -9,9 +9,9 @@ from typing import ClassVar
 
 import pytest
 
-from r2d2net.data.catalogue import CATALOGUE
+from r2d2net.data.entry import Remote
 from r2d2net.data.fetching import Download, fetch, fetch_file
-from r2d2net.data.source import Remote
+from r2d2net.data.known_sets import PUBLIC
 from r2d2net.errors import DataError, ParameterError
 
 CONTENT = bytes(range(256)) * 4000
@@ -127,7 +127,7 @@ def test_only_https(base: str, tmp_path: Path) -> None:
     with pytest.raises(DataError, match="is not an address of https"):
         fetch_file(remote(f"{base}/file"), tmp_path)
     assert Server.asked == []
-    for entry in CATALOGUE.values():
+    for entry in PUBLIC.values():
         for pinned in entry.remotes:
             assert pinned.url.startswith("https://")
             algorithm, digest = pinned.checksum.split(":")
@@ -145,7 +145,9 @@ def test_no_network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_sets_without_public_files(tmp_path: Path) -> None:
-    with pytest.raises(ParameterError, match=r"prostate cannot be fetched: put prostate\.csv into"):
+    with pytest.raises(ParameterError, match=r"prostate cannot be fetched: put prostate\.data into"):
         fetch("prostate", tmp_path)
+    with pytest.raises(ParameterError, match="diabetes needs no files: comes with scikit-learn"):
+        fetch("diabetes", tmp_path)
     with pytest.raises(ParameterError, match="no data set known here"):
         fetch("nope", tmp_path)

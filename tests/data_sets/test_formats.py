@@ -2,7 +2,6 @@
 
 import gzip
 import pickle
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -11,21 +10,10 @@ import torch
 from PIL import Image
 from scipy.io import savemat
 
-from data_files import bytes_of, idx, mnist, old_pickle, picture, tar, unpacked, zipped
+from data_files import bytes_of, idx, mnist, old_pickle, picture, refused, tar, unpacked, zipped
 from r2d2net.data import image_folder, load, retinopathy_folder
-from r2d2net.errors import DataError
 
 LABELS = [3, 0, 9, 9]
-
-
-def refused(call: Callable[[], object], *words: str) -> str:
-    with pytest.raises(DataError) as caught:
-        call()
-    message = str(caught.value)
-    assert "\n" not in message
-    for word in words:
-        assert word in message, message
-    return message
 
 
 # ---- IDX
@@ -281,70 +269,6 @@ def test_retinopathy_folder(tmp_path: Path, folder: str, csv: str, header: str) 
     refused(lambda: retinopathy_folder(pictures, grades), csv, "columns")
     grades.write_bytes(b"\xff\xfe\x00")
     refused(lambda: retinopathy_folder(pictures, grades), csv)
-
-
-def test_retinopathy_npz(tmp_path: Path) -> None:
-    folder = tmp_path / "diabetic_retinopathy"
-    folder.mkdir()
-    path = folder / "diabetic_retinopathy.npz"
-    np.savez(path, images=bytes_of(3, 8, 8, 3), labels=np.array([0, 4, 1]))
-    assert load("diabetic-retinopathy", tmp_path).labels.tolist() == [0, 4, 1]
-    np.savez(path, images=bytes_of(3, 8, 8, 3), labels=np.array([0, 5, 1]))
-    refused(lambda: load("diabetic-retinopathy", tmp_path), "labels run from 0 to 5")
-    np.savez(path, images=np.array([{"a": 1}] * 3, dtype=object), labels=np.array([0, 1, 2]))
-    refused(lambda: load("diabetic-retinopathy", tmp_path), str(path), "Object arrays")
-    np.savez(path, labels=np.array([0, 5, 1]))
-    refused(lambda: load("diabetic-retinopathy", tmp_path), "images")
-
-
-# ---- mosaics
-
-
-def mosaic(images: np.ndarray, columns: int) -> np.ndarray:
-    rows = -(-len(images) // columns)
-    canvas = np.zeros((rows * 32, columns * 32, 3), np.uint8)
-    for k, image in enumerate(images):
-        row, column = divmod(k, columns)
-        canvas[row * 32 : (row + 1) * 32, column * 32 : (column + 1) * 32] = image
-    return canvas
-
-
-def test_mosaics(tmp_path: Path) -> None:
-    x, folder = bytes_of(10, 32, 32, 3), tmp_path / "svhn"
-    folder.mkdir()
-    for k in range(4):  # 3 + 3 + 3 + 1
-        Image.fromarray(mosaic(x[3 * k : 3 * k + 3], 2)).save(folder / f"test_{k + 1}of4.webp", lossless=True)
-    np.savez(folder / "labels.npz", test=np.arange(10, dtype=np.uint8))
-    data = load("svhn", tmp_path, "test")
-    assert torch.equal(data.images, torch.from_numpy(x.transpose(0, 3, 1, 2).copy()))
-    assert data.labels.tolist() == list(range(10))
-    whole = (folder / "test_2of4.webp").read_bytes()
-    (folder / "test_2of4.webp").write_bytes(whole[:900])
-    refused(lambda: load("svhn", tmp_path, "test"), "test_2of4.webp", "intact copy")
-    Image.fromarray(mosaic(x[:2], 2)).save(folder / "test_2of4.webp", lossless=True)
-    refused(lambda: load("svhn", tmp_path, "test"), "2 tiles where 3 images")
-    np.savez(folder / "labels.npz", other=np.arange(10))
-    refused(lambda: load("svhn", tmp_path, "test"), "labels.npz")
-
-
-def test_an_npy_in_the_place_of_an_npz(tmp_path: Path) -> None:
-    folder = tmp_path / "diabetic_retinopathy"
-    folder.mkdir()
-    with (folder / "diabetic_retinopathy.npz").open("wb") as file:
-        np.save(file, bytes_of(3))
-    refused(lambda: load("diabetic-retinopathy", tmp_path), "it is a single array")
-
-
-def test_mosaic_labels_outside_the_classes_and_a_folder_for_a_file(tmp_path: Path) -> None:
-    folder = tmp_path / "svhn"
-    folder.mkdir()
-    for k in range(4):
-        Image.fromarray(mosaic(bytes_of(1, 32, 32, 3), 1)).save(folder / f"test_{k + 1}of4.webp", lossless=True)
-    np.savez(folder / "labels.npz", test=np.array([1, 2, 3, 11]))
-    refused(lambda: load("svhn", tmp_path, "test"), str(folder / "labels.npz"), "labels run from 1 to 11")
-    (folder / "test_2of4.webp").unlink()
-    (folder / "test_2of4.webp").mkdir()
-    refused(lambda: load("svhn", tmp_path, "test"), str(folder / "test_2of4.webp"), "cannot be read")
 
 
 def test_numbers_as_ids_of_pictures(tmp_path: Path) -> None:

@@ -13,14 +13,14 @@ from data_files import bytes_of, mnist, unpacked
 from r2d2net.data import ImageSet, Table, load, read_uci
 from r2d2net.data import loading as loading_module
 from r2d2net.data.cache import cached
-from r2d2net.data.catalogue import CATALOGUE
 from r2d2net.data.formats.uci_table import published_splits
+from r2d2net.data.known_sets import PUBLIC
 from r2d2net.errors import DataError, ParameterError
 
 
 def test_names_in_types_and_catalogue_agree() -> None:
     typed = {*loading_module.Images.__args__, *loading_module.Tables.__args__}
-    assert typed == set(CATALOGUE)
+    assert typed == set(PUBLIC)
 
 
 def test_root_from_argument_or_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -70,7 +70,7 @@ def test_cache_is_used_renewed_and_rebuilt(tmp_path: Path, monkeypatch: pytest.M
     svhn(tmp_path, 1)
     assert load("svhn", tmp_path).images[0, 0, 0, 0] == 1
     (kept,) = cache.iterdir()
-    monkeypatch.setattr("r2d2net.data.catalogue.read_svhn", lambda path: pytest.fail("read again"))
+    monkeypatch.setattr("r2d2net.data.public_images.read_svhn", lambda path: pytest.fail("read again"))
     again = load("svhn", tmp_path)
     assert again.images[0, 0, 0, 0] == 1
     assert again.classes == tuple("0123456789")

@@ -6,8 +6,9 @@ import pytest
 import torch
 
 from r2d2net.data import Preprocess, load
-from r2d2net.data.catalogue import CATALOGUE
+from r2d2net.data.entry import Entry
 from r2d2net.data.formats.uci_table import published_splits
+from r2d2net.data.loading import known
 from r2d2net.data.verifying import verify
 
 MNIST = [5923, 6742, 5958, 6131, 5842, 5421, 5918, 6265, 5851, 5949]
@@ -39,9 +40,13 @@ TABLES = {
 }
 
 
+def copy_folders(entry: Entry) -> list[str]:
+    return [str(Path(file).parent) for copy in entry.copies for files in copy.files.values() for file in files]
+
+
 def loaded(name: str, split: str | None, root: Path) -> object:
-    missing = [f for f in CATALOGUE[name].folders if (root / f).is_dir()]
-    if not missing:
+    entry = known(name, root)
+    if not any((root / folder).is_dir() for folder in [*entry.folders, *copy_folders(entry)]):
         pytest.skip(f"{name} is not under R2D2NET_DATA")
     return load(name, root, split)
 
@@ -110,7 +115,7 @@ def test_diabetes_is_the_one_that_scikit_learn_carries(real: Path, monkeypatch: 
 
 @pytest.mark.parametrize("name", ["mnist", "fashion-mnist", "diabetic-retinopathy", "yacht", "leukemia", "prostate"])
 def test_verify_finds_nothing_wrong(real: Path, name: str) -> None:
-    findings = list(verify(CATALOGUE[name], real))
+    findings = list(verify(known(name, real), real))
     assert findings
     assert [finding for finding in findings if finding.fault] == []
 
@@ -118,6 +123,6 @@ def test_verify_finds_nothing_wrong(real: Path, name: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["cifar10", "svhn", "omniglot", "tiny-imagenet"])
 def test_verify_finds_nothing_wrong_in_large_sets(real: Path, name: str) -> None:
-    findings = list(verify(CATALOGUE[name], real))
+    findings = list(verify(known(name, real), real))
     assert findings
     assert [finding for finding in findings if finding.fault] == []

@@ -14,12 +14,19 @@ from r2d2net.errors import DataError
 from r2d2net.options import AnySeed, Json, Quiet
 
 if TYPE_CHECKING:
-    from r2d2net.data.source import Entry
+    from r2d2net.data.entry import Entry
 
 app = typer.Typer(help="List, check and download data sets.")
 COLUMNS = ("name", "split", "rows", "shape", "classes", "where")
 
 Root = Annotated[Path | None, typer.Option(help="Folder that holds the data sets; by default R2D2NET_DATA.")]
+Catalogue = Annotated[
+    Path | None,
+    typer.Option(
+        help="File that describes re-packed copies in the folder, besides the folder's own r2d2net-data.toml; by "
+        "default R2D2NET_DATA_CATALOGUE."
+    ),
+]
 Names = Annotated[
     list[str] | None, typer.Argument(help="Data sets; by default all that are there.", show_default=False)
 ]
@@ -33,18 +40,21 @@ def _help(context: typer.Context) -> None:
 
 
 @app.command("list")
-def list_sets(root: Root = None, seed: AnySeed = 0, json: Json = False, quiet: Quiet = False) -> None:
+def list_sets(
+    root: Root = None, catalogue: Catalogue = None, seed: AnySeed = 0, json: Json = False, quiet: Quiet = False
+) -> None:
     """Show the data sets known by name, and which of them are there; for example `r2d2net data list --root data`."""
     from rich.console import Console
     from rich.table import Table as Sheet
 
-    from r2d2net.data.catalogue import CATALOGUE
+    from r2d2net.data.known_sets import known_sets
     from r2d2net.data.loading import VARIABLE, data_root
 
     anywhere = root is not None or os.environ.get(VARIABLE)
     folder = data_root(root) if anywhere else None
+    entries = known_sets(folder, catalogue).values()
     if json:
-        rows = [_row(entry, folder, split) for entry in CATALOGUE.values() for split in entry.splits]
+        rows = [_row(entry, folder, split) for entry in entries for split in entry.splits]
         typer.echo(json_text.dumps([dict(zip(COLUMNS, row, strict=True)) for row in rows], indent=2))
     if json or quiet:
         return
@@ -52,32 +62,40 @@ def list_sets(root: Root = None, seed: AnySeed = 0, json: Json = False, quiet: Q
     sheet = Sheet(title=title)
     for column in COLUMNS:
         sheet.add_column(column, no_wrap=column != "where", overflow="fold")
-    for entry in CATALOGUE.values():
+    for entry in entries:
         for split in entry.splits:
             sheet.add_row(*_row(entry, folder, split))
     console = Console()
     if not console.is_terminal:
         console.width = 120  # a pipe has no width; folded cells cannot be searched
     console.print(sheet)
-    for entry in CATALOGUE.values():
+    for entry in entries:
         if entry.note:
-            console.print(f"{entry.name}: {entry.note}", highlight=False)
+            console.print(f"{entry.name}: {entry.note}", highlight=False, markup=False)
 
 
 @app.command()
-def verify(names: Names = None, root: Root = None, seed: AnySeed = 0, json: Json = False, quiet: Quiet = False) -> None:
+def verify(
+    names: Names = None,
+    root: Root = None,
+    catalogue: Catalogue = None,
+    seed: AnySeed = 0,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
     """Check checksums, counts, shapes and labels, for example `r2d2net data verify mnist --root data`.
 
     Exit code 1 if something is damaged.
     """
-    from r2d2net.data.catalogue import CATALOGUE
+    from r2d2net.data.known_sets import known_sets
     from r2d2net.data.loading import data_root, find, known
     from r2d2net.data.verifying import verify as check
 
     folder = data_root(root)
     damaged = 0
     results: dict[str, str | None] = {}
-    for entry in [known(name) for name in names] if names else CATALOGUE.values():
+    entries = [known(name, folder, catalogue) for name in names or known_sets(folder, catalogue)]
+    for entry in entries:
         findings = list(check(entry, folder))
         if names and not findings:
             find(entry, folder, entry.splits[0])  # says what to put where
@@ -114,7 +132,7 @@ def fetch(
     from r2d2net.data.loading import data_root, known
 
     for name in names:
-        known(name)
+        known(name, root)
     folder = data_root(root, exists=False)
     columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
     paths: list[Path] = []
@@ -137,11 +155,13 @@ def fetch(
 def _row(entry: Entry, root: Path | None, split: str) -> tuple[str, ...]:
     from r2d2net.data.loading import find
 
-    source = entry.bundled or next(source for source in entry.sources if split in source.files)
+    source = entry.bundled or entry.preferred(split)
     where = "bundled" if entry.bundled else "to fetch" if entry.fetchable(split) else "-"
     if root is not None:
         with suppress(DataError):
             source, folder = find(entry, root, split)
+            if source in entry.copies:
+                folder = source.paths(folder, split)[-1].parent
             if source.files[split]:
                 where = folder.relative_to(root).as_posix()
     rows = source.rows.get(split)

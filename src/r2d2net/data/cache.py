@@ -1,8 +1,8 @@
-"""Decoded images kept between runs: one safetensors file a set and split, written whole or not at all.
+"""A cache of decoded images: one safetensors file for each set and split, written completely or not at all.
 
-The folder is `R2D2NET_CACHE`, or the platform's cache folder; it may be deleted at any time. A file's name carries a
-digest of its sources' paths, sizes and times, so changed sources are decoded anew. The data root is never
-written to. Where the cache cannot be written, decoding happens every time and nothing fails.
+The folder is `R2D2NET_CACHE`, or the platform's cache folder; it may be deleted at any time. A file's name contains a
+digest of the paths, sizes and modification times of its source files, so images are decoded again when these change.
+The data root is never written to. Where the cache cannot be written, images are decoded every time and nothing fails.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ VERSION = 1  # raise when a reader changes what it returns
 
 
 def cache_folder() -> Path:
-    """Where decoded images are kept."""
+    """Return the folder that decoded images are kept in."""
     given = os.environ.get("R2D2NET_CACHE")
     if given:
         return Path(given).expanduser()
@@ -34,19 +34,28 @@ def cache_folder() -> Path:
     return Path(pooch.os_cache("r2d2net"))
 
 
-def cached(name: str, sources: Iterable[Path], build: Callable[[], ImageSet]) -> ImageSet:
-    """What ``build`` returns, from the cache if the sources have not changed since."""
-    path = cache_folder() / f"{name}-{_digest(sources)}.safetensors"
+def cached(name: str, sources: Iterable[Path], build: Callable[[], ImageSet], settings: str = "") -> ImageSet:
+    """Return what ``build`` returns, from the cache if nothing that decides it has changed.
+
+    Args:
+        name: The beginning of the file's name.
+        sources: The files and folders that ``build`` reads.
+        build: The function that decodes the images.
+        settings: Whatever else decides what it returns.
+    """
+    path = cache_folder() / f"{name}-{_digest(sources, settings)}.safetensors"
     if path.is_file():
-        with suppress(SafetensorError, OSError, KeyError, TypeError, ValueError, DataError):  # damaged: it is rebuilt
+        with suppress(
+            SafetensorError, OSError, KeyError, TypeError, ValueError, DataError
+        ):  # a damaged file is rebuilt
             return _read(path)
-    made = build()
-    with suppress(OSError, SafetensorError):  # no room, no right: the images are here all the same
+    images = build()
+    with suppress(OSError, SafetensorError):  # no space or no permission: the images are returned all the same
         path.parent.mkdir(parents=True, exist_ok=True)
         with replace_when_written(path) as partial:
-            tensors = {"images": made.images.contiguous(), "labels": made.labels.contiguous()}
-            save_file(tensors, partial, {"classes": json.dumps(made.classes)})
-    return made
+            tensors = {"images": images.images.contiguous(), "labels": images.labels.contiguous()}
+            save_file(tensors, partial, {"classes": json.dumps(images.classes)})
+    return images
 
 
 def _read(path: Path) -> ImageSet:
@@ -55,8 +64,8 @@ def _read(path: Path) -> ImageSet:
         return ImageSet(file.get_tensor("images"), file.get_tensor("labels"), classes)
 
 
-def _digest(sources: Iterable[Path]) -> str:
-    digest = hashlib.sha256(f"{VERSION}".encode())
+def _digest(sources: Iterable[Path], settings: str) -> str:
+    digest = hashlib.sha256(f"{VERSION}{settings}".encode())
     for source in sources:
         files = sorted(source.rglob("*")) if source.is_dir() else [source]
         for file in files:

@@ -1,8 +1,9 @@
-"""`fetch`: public originals over HTTPS, through pooch, with pinned checksums and resumed downloads.
+"""`fetch`: public originals over HTTPS, by pooch, with pinned checksums and resumed downloads.
 
-A download goes to a hidden `.NAME.part` beside its place. An interrupted one is kept and continued by an HTTP range
-request; a complete one with a wrong checksum is deleted. Archives are kept as they are: `load` reads inside them, so
-nothing is unpacked anywhere.
+pooch checks the checksum and puts the file in its place. Its own downloader can neither resume a download nor refuse a
+redirection to another protocol, so `Download` takes that part: it writes to a hidden `.NAME.part` beside the final
+place, keeps an interrupted download and continues it by an HTTP range request. A complete file with a wrong checksum
+is deleted. Archives are kept as they are: `load` reads inside them, so nothing is unpacked.
 """
 
 from __future__ import annotations
@@ -17,33 +18,43 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from r2d2net.data.entry import Remote
 from r2d2net.data.loading import known
-from r2d2net.data.source import Remote
 from r2d2net.data.verifying import checksum
 from r2d2net.errors import DataError, ParameterError
 
 CHUNK = 1 << 20
-Progress = Callable[[int, int | None], None]  # bytes so far, bytes in all
+Progress = Callable[[int, int | None], None]  # called with the bytes so far and in total
 
 
 def fetch(name: str, root: str | Path, progress: Callable[[str], Progress] | None = None) -> list[Path]:
-    """Download the originals of a set into its folder under ``root``, unless they are there already.
+    """Download the originals of a data set into its folder below ``root``, unless they exist already.
 
     Args:
-        name: The set.
-        root: The folder that holds the sets' folders; made if missing.
-        progress: Called with each file's name, returns what to call with the bytes so far and in all.
+        name: The name of the set.
+        root: The folder that holds the sets' folders; created if missing.
+        progress: Called with the name of each file; returns the function that is called with the number of bytes so
+            far and in total.
+
+    Returns:
+        The paths of the files.
+
+    Raises:
+        ParameterError: If the set is not known or has no public files.
+        DataError: If a download fails, or a file exists with another checksum.
     """
-    entry = known(name)
+    entry = known(name, root)
+    if entry.bundled:
+        raise ParameterError(f"{name} needs no files: {entry.note}, so load it without fetching")
     if not entry.remotes:
-        files = " and ".join(entry.sources[0].files[entry.splits[0]])
+        files = " and ".join(entry.preferred(entry.splits[0]).files[entry.splits[0]])
         raise ParameterError(f"{name} cannot be fetched: put {files} into {Path(root) / entry.folders[0]} yourself")
     folder = Path(root).expanduser() / entry.folders[0]
     return [fetch_file(r, folder, Download(progress=progress(r.file) if progress else None)) for r in entry.remotes]
 
 
 def fetch_file(remote: Remote, folder: Path, download: Download | None = None) -> Path:
-    """One file, checked; a file that is there with another checksum is left alone and reported."""
+    """Download one file and check it; an existing file with another checksum is kept and reported."""
     import pooch
 
     target = folder / remote.file
@@ -57,7 +68,7 @@ def fetch_file(remote: Remote, folder: Path, download: Download | None = None) -
         target.parent.mkdir(parents=True, exist_ok=True)
         pooch.get_logger().setLevel("ERROR")
         pooch.retrieve(remote.url, remote.checksum, target.name, target.parent, downloader=download or Download())
-    except ValueError as error:  # pooch's word for a wrong checksum
+    except ValueError as error:  # what pooch raises for a wrong checksum
         raise DataError(f"{remote.url} sent another file than pinned, nothing was kept: {by_hand}") from error
     except (urllib.error.URLError, HTTPException, OSError) as error:
         plain = error if isinstance(error, urllib.error.HTTPError) else getattr(error, "reason", error)
@@ -71,9 +82,9 @@ class Download:
     """A pooch downloader that continues where the last attempt stopped.
 
     Attributes:
-        schemes: Addresses allowed, redirections included. Only tests widen it.
-        timeout: Seconds without an answer.
-        progress: Called with the bytes so far and in all.
+        schemes: The allowed protocols, for redirections too. Only tests allow more.
+        timeout: The number of seconds to wait for an answer.
+        progress: Called with the number of bytes so far and in total.
     """
 
     schemes: tuple[str, ...] = ("https",)
@@ -120,7 +131,7 @@ class Download:
 
 
 class _Redirect(urllib.request.HTTPRedirectHandler):
-    """Follows redirections to allowed addresses only."""
+    """Follows redirections to allowed protocols only."""
 
     def __init__(self, check: Callable[[str], None]) -> None:
         self.check = check

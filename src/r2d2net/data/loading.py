@@ -1,4 +1,4 @@
-"""`load`: a data set by name, from the root given or named by `R2D2NET_DATA`."""
+"""`load`: a data set by name, from the folder given or named by `R2D2NET_DATA`."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Literal, overload
 
 from r2d2net.data.cache import cached
-from r2d2net.data.catalogue import CATALOGUE
+from r2d2net.data.entry import Entry, Place
 from r2d2net.data.image_set import ImageSet
-from r2d2net.data.source import Entry, Place
+from r2d2net.data.known_sets import known_sets
 from r2d2net.data.table import Table
 from r2d2net.errors import DataError, ParameterError
 
@@ -22,38 +22,58 @@ VARIABLE = "R2D2NET_DATA"
 
 
 @overload
-def load(name: Images, root: str | Path | None = None, split: str | None = None) -> ImageSet: ...
+def load(
+    name: Images, root: str | Path | None = None, split: str | None = None, *, catalogue: str | Path | None = None
+) -> ImageSet: ...
 @overload
-def load(name: Tables, root: str | Path | None = None, split: str | None = None) -> Table: ...
+def load(
+    name: Tables, root: str | Path | None = None, split: str | None = None, *, catalogue: str | Path | None = None
+) -> Table: ...
 @overload
-def load(name: str, root: str | Path | None = None, split: str | None = None) -> ImageSet | Table: ...
-def load(name: str, root: str | Path | None = None, split: str | None = None) -> ImageSet | Table:
+def load(
+    name: str, root: str | Path | None = None, split: str | None = None, *, catalogue: str | Path | None = None
+) -> ImageSet | Table: ...
+def load(
+    name: str, root: str | Path | None = None, split: str | None = None, *, catalogue: str | Path | None = None
+) -> ImageSet | Table:
     """Load a data set.
 
     Args:
-        name: Such as "mnist" or "boston"; `r2d2net data list` shows all.
+        name: The name of the set, such as "mnist" or "boston"; `r2d2net data list` shows all.
         root: The folder that holds the sets' folders; by default the environment variable R2D2NET_DATA.
-        split: Such as "train" or "test"; by default the set's first. Tables carry their splits, so they take none.
+        split: The name of a split, such as "train" or "test"; by default the set's first. A table carries its splits,
+            so it needs none.
+        catalogue: A catalogue file that describes re-packed copies in the folder; by default the environment variable
+            R2D2NET_DATA_CATALOGUE. The folder's own `r2d2net-data.toml` is read as well.
+
+    Returns:
+        An `ImageSet` or a `Table`.
+
+    Raises:
+        ParameterError: If the name, the split or the folder does not exist.
+        DataError: If the files are missing or damaged, or a catalogue file is not valid.
 
     >>> load("diabetes").x.shape
     torch.Size([442, 10])
     """
-    entry = known(name)
+    entry = known(name, root, catalogue)
     part = split_of(entry, split)
     if entry.bundled and root is None and not os.environ.get(VARIABLE):
         return read(entry, Place(entry.bundled, Path()), part)
     return read(entry, find(entry, data_root(root), part), part)
 
 
-def known(name: str) -> Entry:
-    """The catalogue's entry."""
-    if name not in CATALOGUE:
-        raise ParameterError(f"name={name!r} is no data set known here: use one of {', '.join(CATALOGUE)}")
-    return CATALOGUE[name]
+def known(name: str, root: str | Path | None = None, catalogue: str | Path | None = None) -> Entry:
+    """Return the description of a data set, with the copies that catalogue files describe."""
+    given = root if root is not None else os.environ.get(VARIABLE)
+    entries = known_sets(Path(given).expanduser() if given else None, catalogue)
+    if name not in entries:
+        raise ParameterError(f"name={name!r} is no data set known here: use one of {', '.join(entries)}")
+    return entries[name]
 
 
 def data_root(root: str | Path | None, exists: bool = True) -> Path:
-    """The folder that holds the sets, from the argument or the environment."""
+    """Return the folder that holds the data sets, from the argument or the environment variable."""
     given = root if root is not None else os.environ.get(VARIABLE)
     if not given:
         raise ParameterError(f"root=None and {VARIABLE} is not set: name the folder that holds the data sets")
@@ -64,38 +84,40 @@ def data_root(root: str | Path | None, exists: bool = True) -> Path:
 
 
 def split_of(entry: Entry, split: str | None) -> str:
-    """The split's own name."""
-    name = entry.splits[0] if split is None else (entry.aliases or {}).get(split, split)
+    """Return a split's own name, given that or an alias; by default that of the first split."""
+    name = entry.splits[0] if split is None else entry.aliases.get(split, split)
     if name not in entry.splits:
         raise ParameterError(f"split={split!r} is none of {entry.name}: use one of {', '.join(entry.splits)}")
     return name
 
 
 def find(entry: Entry, root: Path, split: str) -> Place:
-    """Where a split lies; a `DataError` says what to put where if it does not."""
+    """Return where a split is stored; a `DataError` says which files to put where if it is not."""
     for place in places(entry, root):
-        if split in place.source.files and all(p.exists() for p in place.source.paths(place.folder, split)):
+        if split in place.source.files and all(path.exists() for path in place.source.paths(place.folder, split)):
             return place
-    wanted = next(source for source in entry.sources if split in source.files)
     folder = root / entry.folders[0]
-    missing = " and ".join(file for file in wanted.files[split] if not (folder / file).exists())
+    missing = " and ".join(file for file in entry.preferred(split).files[split] if not (folder / file).exists())
     get = f", or run `r2d2net data fetch {entry.name}`" if entry.fetchable(split) else " (it cannot be fetched)"
     raise DataError(f"{entry.name} ({split}) is not in {root}: put {missing} into {folder}{get}")
 
 
 def places(entry: Entry, root: Path) -> list[Place]:
-    """Everywhere a set may lie, the preferred places first."""
-    return [Place(source, root / folder) for folder in entry.folders for source in entry.sources]
+    """Return every place that may hold a set: published files first, then re-packed copies, then packages."""
+    published = [Place(source, root / folder) for folder in entry.folders for source in entry.sources]
+    copies = [Place(source, root) for source in entry.copies]
+    return [*published, *copies, *([Place(entry.bundled, root)] if entry.bundled else [])]
 
 
 def read(entry: Entry, place: Place, split: str, use_cache: bool = True) -> ImageSet | Table:
     """Read a split from its place, through the cache unless reading is quick."""
+    source = place.source
 
     def build() -> ImageSet:
-        made = place.source.read(place.folder, split)
-        assert isinstance(made, ImageSet)
-        return made
+        images = source.read(place.folder, split)
+        assert isinstance(images, ImageSet)
+        return images
 
-    if place.source.quick or not use_cache:
-        return place.source.read(place.folder, split)
-    return cached(f"{entry.name}-{split}", place.source.paths(place.folder, split), build)
+    if source.quick or not use_cache:
+        return source.read(place.folder, split)
+    return cached(f"{entry.name}-{split}", source.paths(place.folder, split), build, source.settings)

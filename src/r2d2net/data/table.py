@@ -1,4 +1,4 @@
-"""`Table`: a regression or classification table with its train/test splits; reading of CSV and Parquet files."""
+"""`Table`: inputs and targets of a regression or classification with published splits; reading of CSV and Parquet."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Split = tuple[Tensor, Tensor]  # row numbers: train, test
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """Rows of numbers.
+    """Rows of inputs and targets.
 
     Attributes:
         x: Inputs, float32, shape (n, inputs).
@@ -53,7 +53,14 @@ class Table:
         return len(self.y)
 
     def split(self, k: int = 0) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:
-        """(x, y) of the k-th split's training rows and of its test rows."""
+        """Return (x, y) of the training rows and (x, y) of the test rows of a published split.
+
+        Args:
+            k: The number of the split, counted from 0.
+
+        Raises:
+            ParameterError: If there is no such split.
+        """
         require(0 <= k < len(self.splits), "k", k, f"the table has {len(self.splits)} splits, counted from 0")
         train, test = self.splits[k]
         return (self.x[train], self.y[train]), (self.x[test], self.y[test])
@@ -67,10 +74,22 @@ def read_table(path: str | Path, target: str, inputs: Sequence[str] | None = Non
         target: The column to predict. Numbers make a regression; text or categories make a classification, its
             classes in sorted order.
         inputs: The input columns; all others by default. They must hold numbers (or true/false).
+
+    Returns:
+        The table, without splits.
+
+    Raises:
+        ParameterError: If a column does not exist.
+        DataError: If the file cannot be read, or a column holds something else than finite numbers.
     """
     path = Path(path)
     with reading(path, "a table"):
         frame = _read_frame(path)
+    return table_from_frame(path, frame, target, inputs)
+
+
+def table_from_frame(path: Path, frame: DataFrame, target: str, inputs: Sequence[str] | None = None) -> Table:
+    """Convert a data frame to a `Table`; ``path`` is the file it was read from, for messages."""
     frame.columns = [str(name) for name in frame.columns]
     names = [name for name in frame.columns if name != target] if inputs is None else list(inputs)
     missing = [name for name in [target, *names] if name not in frame.columns]
@@ -80,6 +99,15 @@ def read_table(path: str | Path, target: str, inputs: Sequence[str] | None = Non
     columns = [_numbers(path, frame, name) for name in names]
     x = np.stack(columns, 1) if columns else np.empty((len(frame), 0), np.float32)
     return Table(torch.from_numpy(x), torch.from_numpy(y), tuple(names), classes=classes)
+
+
+def finite_float32(array: np.ndarray) -> Tensor:
+    """Convert an array to float32; a `DataError` says if a value is not finite."""
+    with np.errstate(over="ignore"):  # 1e300 is not finite in float32
+        values = array.astype(np.float32)
+    if not np.isfinite(values).all():
+        raise DataError("it holds values that are not finite")
+    return torch.from_numpy(values)
 
 
 def _read_frame(path: Path) -> DataFrame:

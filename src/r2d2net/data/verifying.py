@@ -1,6 +1,7 @@
-"""Checks of what lies on disk: checksums of files; counts, shapes and labels of what they hold.
+"""Checks of stored data sets: checksums of their files; counts, shapes and labels of their content.
 
-A file's checksum is compared with the root's own `SHA256SUMS` if that lists it, else with the published one.
+A file's checksum is compared with the root's own `SHA256SUMS` if that lists it, else with the one of the catalogue file
+that describes it, else with the published one.
 """
 
 from __future__ import annotations
@@ -10,24 +11,29 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from r2d2net.data.entry import Entry, Place
 from r2d2net.data.image_set import ImageSet
 from r2d2net.data.loading import find, read
-from r2d2net.data.source import Entry, Place
 from r2d2net.data.table import Table
 from r2d2net.errors import DataError
 
 
 class Finding(NamedTuple):
-    """One thing checked; ``fault`` is empty if it is as it should be."""
+    """The result of one check; ``fault`` is empty if nothing is wrong."""
 
     what: str
     fault: str
 
 
 def verify(entry: Entry, root: Path) -> Iterator[Finding]:
-    """Check files with a known checksum, then the content of every split that is there.
+    """Check the files that have a known checksum, then the content of every stored split.
 
-    An absent set yields nothing.
+    Args:
+        entry: The data set.
+        root: The folder that holds the data sets.
+
+    Yields:
+        One `Finding` for each file and each split; none for a set that is not stored.
     """
     sums = read_sums(root)
     pinned = {remote.file: remote.checksum for remote in entry.remotes}
@@ -43,7 +49,8 @@ def verify(entry: Entry, root: Path) -> Iterator[Finding]:
                 continue
             seen.add(file)
             name = file.relative_to(root).as_posix() if file.is_relative_to(root) else file.name
-            wanted = sums.get(name) or pinned.get(file.relative_to(place.folder).as_posix())
+            inside = file.relative_to(place.folder).as_posix()
+            wanted = sums.get(name) or place.source.checksums.get(inside) or pinned.get(inside)
             if wanted is not None:
                 fault = _checksum_fault(file, wanted)
                 intact = intact and not fault
@@ -53,13 +60,13 @@ def verify(entry: Entry, root: Path) -> Iterator[Finding]:
 
 
 def checksum(path: Path, algorithm: str) -> str:
-    """The hexadecimal checksum of a file."""
+    """Return the hexadecimal checksum of a file."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, algorithm).hexdigest()
 
 
 def read_sums(root: Path) -> dict[str, str]:
-    """The checksums of a `SHA256SUMS` file, by path below the root."""
+    """Read the checksums of the root's `SHA256SUMS` file, by path below the root."""
     path = root / "SHA256SUMS"
     if not path.is_file():
         return {}
@@ -75,11 +82,11 @@ def _files(place: Place, split: str) -> Iterator[Path]:
 def _checksum_fault(path: Path, wanted: str) -> str:
     algorithm, _, expected = wanted.partition(":")
     try:
-        found = checksum(path, algorithm)
+        actual = checksum(path, algorithm)
     except OSError as error:
         return f"cannot be read ({error.strerror})"
-    if found != expected.lower():
-        return f"{algorithm} is {found}, not {expected}: put an intact copy in its place"
+    if actual != expected.lower():
+        return f"{algorithm} is {actual}, not {expected}: put an intact copy in its place"
     return ""
 
 

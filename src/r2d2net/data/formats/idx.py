@@ -5,7 +5,6 @@ All integers are big-endian. Only unsigned bytes (type 8) occur in the sets read
 
 from __future__ import annotations
 
-import struct
 from math import prod
 from pathlib import Path
 
@@ -19,22 +18,22 @@ KIND = "an IDX file of bytes"
 
 
 def read_idx(path: str | Path, dimensions: int) -> np.ndarray:
-    """The uint8 array of a file with that many dimensions."""
+    """Read the uint8 array of a file with that many dimensions."""
     path = Path(path)
     with reading(path, KIND):
         content = read_gzip(path)
-        (magic,) = struct.unpack_from(">I", content)
+        magic = int(np.frombuffer(content, ">u4", 1)[0])
         if magic != 0x800 + dimensions:
             raise damaged(path, KIND, f"its first four bytes are {magic:#010x}, not {0x800 + dimensions:#010x}")
-        shape = struct.unpack_from(f">{dimensions}I", content, 4)
-        start = 4 + 4 * dimensions
-        if len(content) - start != prod(shape):
-            raise damaged(path, KIND, f"{len(content) - start} values where {'x'.join(map(str, shape))} are promised")
-        return np.frombuffer(content, np.uint8, offset=start).reshape(shape)
+        shape = np.frombuffer(content, ">u4", dimensions, offset=4).tolist()
+        values = np.frombuffer(content, np.uint8, offset=4 + 4 * dimensions)
+        if len(values) != prod(shape):
+            raise damaged(path, KIND, f"{len(values)} values where {'x'.join(map(str, shape))} are promised")
+        return values.reshape(shape)
 
 
 def read_idx_pair(images: Path, labels: Path, classes: tuple[str, ...]) -> ImageSet:
-    """Images (n, height, width) and their labels (n,)."""
+    """Read a file of images (n, height, width) and the file of their labels (n,)."""
     x, y = read_idx(images, 3), read_idx(labels, 1)
     if len(x) != len(y):
         raise damaged(labels, KIND, f"{len(y)} labels for the {len(x)} images of {images.name}")

@@ -1,4 +1,4 @@
-"""Sets re-packed as lossless mosaics: one .webp of 32 x 32 tiles in row-major order, labels in a `labels.npz`."""
+"""Mosaics: pictures of equal square tiles, row by row, each tile an image; the labels are in an .npz file."""
 
 from __future__ import annotations
 
@@ -12,34 +12,42 @@ from r2d2net.data.formats.pictures import decode
 from r2d2net.data.formats.read_errors import damaged, reading
 from r2d2net.data.image_set import ImageSet, channels_first
 
-SIDE = 32
 
+def read_mosaics(
+    pictures: Sequence[Path], labels_file: Path, key: str, side: int, classes: tuple[str, ...]
+) -> ImageSet:
+    """Read the tiles of several pictures as one set of colour images.
 
-def read_mosaics(folder: Path, files: Sequence[str], key: str, classes: tuple[str, ...]) -> ImageSet:
-    """The tiles of the files in order, as many as ``labels.npz`` has labels under ``key``.
+    All pictures but the last hold equally many images, ceil(n / pictures); tiles that are left over are ignored.
 
-    All files but the last hold equally many images, ceil(n / files); what is left of a mosaic's last row is empty.
+    Args:
+        pictures: The mosaics, in the order of the labels.
+        labels_file: The .npz file.
+        key: The name of the labels (n,) in it.
+        side: Height and width of a tile.
+        classes: The name of each label.
     """
-    path = folder / "labels.npz"
-    with open_npz(path, "an .npz of labels") as content:
+    with open_npz(labels_file, "an .npz of labels") as content:
         labels = content[key]
-    each = -(-len(labels) // len(files))
+        if labels.ndim != 1:
+            raise damaged(labels_file, "an .npz of labels", f"{key} has the shape {labels.shape}")
+    each = -(-len(labels) // len(pictures))
     parts = []
-    for k, file in enumerate(files):
-        with reading(folder / file, "a mosaic"):
-            picture = (folder / file).read_bytes()
-        tiles = _tiles(decode(picture, folder / file, channels=3), folder / file)
-        count = min(each, len(labels) - k * each)
+    for k, path in enumerate(pictures):
+        with reading(path, "a mosaic"):
+            picture = path.read_bytes()
+        tiles = _tiles(decode(picture, path, channels=3), path, side)
+        count = max(0, min(each, len(labels) - k * each))
         if len(tiles) < count:
-            raise damaged(folder / file, "a mosaic", f"{len(tiles)} tiles where {count} images are expected")
+            raise damaged(path, "a mosaic", f"{len(tiles)} tiles where {count} images are expected")
         parts.append(tiles[:count])
-    with reading(path, "an .npz of labels"):
+    with reading(labels_file, "an .npz of labels"):
         return channels_first(np.concatenate(parts), labels, classes)
 
 
-def _tiles(mosaic: np.ndarray, path: Path) -> np.ndarray:
-    rows, columns = mosaic.shape[0] // SIDE, mosaic.shape[1] // SIDE
-    if mosaic.shape[:2] != (rows * SIDE, columns * SIDE):
-        raise damaged(path, "a mosaic", f"{mosaic.shape[0]}x{mosaic.shape[1]} is no multiple of {SIDE}")
-    grid = mosaic.reshape(rows, SIDE, columns, SIDE, 3).transpose(0, 2, 1, 3, 4)
-    return grid.reshape(-1, SIDE, SIDE, 3)
+def _tiles(mosaic: np.ndarray, path: Path, side: int) -> np.ndarray:
+    rows, columns = mosaic.shape[0] // side, mosaic.shape[1] // side
+    if mosaic.shape[:2] != (rows * side, columns * side):
+        raise damaged(path, "a mosaic", f"{mosaic.shape[0]}x{mosaic.shape[1]} is no multiple of {side}")
+    grid = mosaic.reshape(rows, side, columns, side, 3).transpose(0, 2, 1, 3, 4)
+    return grid.reshape(-1, side, side, 3)

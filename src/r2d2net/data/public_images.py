@@ -1,4 +1,4 @@
-"""The catalogue: every data set that `load` knows by name, with its files, counts, addresses and checksums.
+"""The public image sets: their files as published, counts, addresses and checksums.
 
 Checksums are the published ones, or SHA-256 of files that match them.
 """
@@ -7,18 +7,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from r2d2net.data.entry import ALL, Entry, Remote, Source
 from r2d2net.data.formats.cifar import CIFAR10, CIFAR100, Layout, read_cifar_binary, read_cifar_python
 from r2d2net.data.formats.idx import read_idx_pair
 from r2d2net.data.formats.image_folder import read_omniglot, read_tiny_imagenet
-from r2d2net.data.formats.mosaic import read_mosaics
-from r2d2net.data.formats.retinopathy import GRADES, read_image_npz, retinopathy_folder
+from r2d2net.data.formats.retinopathy import retinopathy_folder
 from r2d2net.data.formats.svhn import DIGITS, read_svhn
 from r2d2net.data.image_set import ImageSet
-from r2d2net.data.source import ALL, Entry, Remote, Source
-from r2d2net.data.table_catalogue import TABLES
 
 CLOTHES = ("T-shirt/top", "Trouser", "Pullover", "Dress", "Coat", "Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot")
-OBJECTS = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 TORONTO = "https://www.cs.toronto.edu/~kriz"
 IDX = {
     "train": ("train-images-idx3-ubyte", "train-labels-idx1-ubyte"),
@@ -54,20 +51,8 @@ def _cifar(name: str, layout: Layout, binary: str, python: str, folders: tuple[s
 
     sources = [source(f"{binary}.tar.gz", "binary"), source(folders[0], "binary")]
     sources += [source(f"{python}.tar.gz", "python"), source(folders[1], "python")]
-    if layout is CIFAR10:
-        sources.append(_mosaic_cifar10())
     remote = Remote(f"{binary}.tar.gz", f"{TORONTO}/{binary}.tar.gz", f"md5:{md5}")
     return Entry(name, (name, "."), tuple(sources), ("train", "test"), (3, 32, 32), layout.classes, (remote,))
-
-
-def _mosaic_cifar10() -> Source:
-    mosaics = {split: tuple(f"{batch}.webp" for batch in batches) for split, batches in CIFAR10.batches.items()}
-
-    def read(folder: Path, split: str) -> ImageSet:
-        return read_mosaics(folder, mosaics[split], split, OBJECTS)
-
-    files = {split: ("labels.npz", *names) for split, names in mosaics.items()}
-    return Source(files, read, {"train": 50_000, "test": 10_000})
 
 
 def _svhn() -> Entry:
@@ -78,19 +63,11 @@ def _svhn() -> Entry:
     }  # extra, 1.3 GB, is read when it is there but not fetched
     counts = {"train": 73_257, "test": 26_032, "extra": 531_131}
     published = Source(mats, lambda folder, split: read_svhn(folder / mats[split][0]), counts)
-
-    tiles = {"train": ("train_subset5000.webp",), "test": tuple(f"test_{k}of4.webp" for k in range(1, 5))}
-    keys = {"train": "train_subset", "test": "test"}
-    repacked = Source(
-        {split: ("labels.npz", *names) for split, names in tiles.items()},
-        lambda folder, split: read_mosaics(folder, tiles[split], keys[split], DIGITS),
-        {"train": 5_000, "test": 26_032},
-    )
     base = "https://ufldl.stanford.edu/housenumbers"
     remotes = tuple(Remote(mats[k][0], f"{base}/{mats[k][0]}", f"md5:{digest}") for k, digest in md5.items())
-    note = "non-commercial use; re-packed it has 5,000 training images"
     splits = ("train", "test", "extra")
-    return Entry("svhn", ("svhn", "."), (published, repacked), splits, (3, 32, 32), 10, remotes, note=note)
+    note = "non-commercial use"
+    return Entry("svhn", ("svhn", "."), (published,), splits, (3, 32, 32), 10, remotes, note=note)
 
 
 def _omniglot() -> Entry:
@@ -112,16 +89,12 @@ def _omniglot() -> Entry:
 
 
 def _tiny_imagenet() -> Entry:
-    def source(file: str, counts: dict[str, int]) -> Source:
-        files = dict.fromkeys(counts, (file,))
+    def source(file: str) -> Source:
+        files = {"train": (file,), "val": (file,)}
+        counts = {"train": 100_000, "val": 10_000}
         return Source(files, lambda folder, split: read_tiny_imagenet(folder / file, split), counts)
 
-    full = {"train": 100_000, "val": 10_000}
-    sources = (
-        source("tiny-imagenet-200.zip", full),
-        source("tiny-imagenet-200", full),
-        source("tiny-imagenet-200_val_15perclass.zip", {"val": 3_000}),
-    )
+    sources = (source("tiny-imagenet-200.zip"), source("tiny-imagenet-200"))
     url = "https://cs231n.stanford.edu/tiny-imagenet-200.zip"
     remote = Remote("tiny-imagenet-200.zip", url, "md5:90528d7ca1a48142e341f4ef8d21d0de")
     return Entry(
@@ -137,15 +110,7 @@ def _retinopathy() -> Entry:
 
         return Source({ALL: (pictures, grades)}, read, {})
 
-    def npz(file: str, counts: dict[str, int]) -> Source:
-        return Source({ALL: (file,)}, lambda folder, split: read_image_npz(folder / file, GRADES), counts)
-
-    sources = (
-        folder_source("train", "trainLabels.csv"),
-        folder_source("train_images", "train.csv"),
-        npz("diabetic_retinopathy.npz", {}),
-        npz("aptos2019_balanced500_64px.npz", {ALL: 500}),
-    )
+    sources = (folder_source("train", "trainLabels.csv"), folder_source("train_images", "train.csv"))
     note = "Kaggle asks for an account; folders are read at 64 x 64; research use"
     folders = ("diabetic_retinopathy",)
     return Entry("diabetic-retinopathy", folders, sources, (ALL,), (3, 64, 64), 5, note=note)
@@ -185,4 +150,3 @@ _ENTRIES = (
     _retinopathy(),
 )  # fmt: skip
 IMAGES: dict[str, Entry] = {entry.name: entry for entry in _ENTRIES}
-CATALOGUE: dict[str, Entry] = IMAGES | TABLES
