@@ -26,10 +26,9 @@ import r2d2net
 FLOORS = {
     "r2d2net": 0.2,
     "r2d2net.data": 0.21,
-    "r2d2net.estimators": 0.11,
-    "r2d2net.inference": 0.31,
+    "r2d2net.inference": 0.29,
     "r2d2net.likelihoods": 0.15,
-    "r2d2net.priors": 0.14,
+    "r2d2net.priors": 0.12,
 }
 PACKAGES = ["r2d2net", *(f"r2d2net.{name}" for name in r2d2net.__all__ if inspect.ismodule(getattr(r2d2net, name)))]
 SECTION = re.compile(r"^(Args|Attributes|Returns|Yields|Raises|Example|Examples):$", re.MULTILINE)
@@ -103,13 +102,14 @@ def constructor(cls: type) -> Documented:
     return Documented(cls.__name__, [name for name in parameters(cls) if name not in entries])
 
 
-def methods(cls: type) -> Iterator[Documented]:
-    """The public methods that a class defines itself."""
-    for name, member in cls.__dict__.items():
+def methods(cls: type, exported: set[type]) -> Iterator[Documented]:
+    """The public methods that a class defines itself or inherits from a base class that is not exported."""
+    own = [cls, *(base for base in cls.__mro__[1:] if ours(base) and base not in exported)]
+    for name, member in {name: member for base in reversed(own) for name, member in base.__dict__.items()}.items():
         function = member.__func__ if isinstance(member, classmethod | staticmethod) else member
         if name.startswith("_") or not inspect.isfunction(function):
             continue
-        if any(name in base.__dict__ for base in cls.__mro__[1:] if not ours(base)):
+        if any(name in base.__dict__ for base in cls.__mro__ if not ours(base)):
             continue  # the contract of another library
         overridden = [base.__dict__[name] for base in cls.__mro__ if ours(base) and name in base.__dict__]
         docstrings = [inspect.cleandoc(method.__doc__) for method in overridden if method.__doc__]
@@ -119,6 +119,7 @@ def methods(cls: type) -> Iterator[Documented]:
 def public(package: str) -> list[Documented]:
     """The functions, classes and methods that a package exports; r2d2net's own without those of its packages."""
     module = import_module(package)
+    exported = {member for name in module.__all__ if inspect.isclass(member := getattr(module, name))}
     entries: list[Documented] = []
     for name in module.__all__:
         member = getattr(module, name)
@@ -126,7 +127,7 @@ def public(package: str) -> list[Documented]:
         if package == "r2d2net" and home in PACKAGES:
             continue
         if inspect.isclass(member):
-            entries += [constructor(member), *methods(member)]
+            entries += [constructor(member), *methods(member, exported)]
         elif inspect.isfunction(member):
             docstring = inspect.cleandoc(member.__doc__ or "")
             entries.append(Documented(name, lacking(member, [docstring] if docstring else [])))

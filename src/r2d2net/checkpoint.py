@@ -1,7 +1,7 @@
 """A run in one file: tensors in safetensors form, everything else as JSON in its header, a digest over every byte.
 
-A file is written beside its place, synced and renamed, so whatever happens either the old or the new one is there
-whole. Nothing is ever unpickled.
+A file is written under a temporary name, synced and renamed, so that at any time either the old file or the new one is
+there in full. Nothing is ever unpickled.
 """
 
 from __future__ import annotations
@@ -22,14 +22,23 @@ from r2d2net.errors import CheckpointError, Value
 from r2d2net.files import replace_when_written
 
 FORMAT = 1
-MARK = b'"sha256":"'  # the digest follows; it is that of the file with zeros in its own place
+MARK = b'"sha256":"'  # precedes the digest, which is that of the file with zeros in the digest's place
 ZEROS = "0" * 64
 MOST_HEADER = 100_000_000  # safetensors' own limit, in bytes
-FEW = 1 << 16  # elements of a tensor that is read at once even where the file is mapped
+FEW = 1 << 16  # largest number of elements of a tensor that is copied even where the file is mapped
 
 
 def write(path: Path, tensors: dict[str, Tensor], header: dict[str, Any]) -> None:
-    """Write a run, complete or not at all."""
+    """Write a run, complete or not at all.
+
+    Args:
+        path: File to write; its folder is made where it is missing.
+        tensors: Tensors by name.
+        header: Everything else, as JSON can hold it.
+
+    Raises:
+        CheckpointError: If the file cannot be written.
+    """
     stored = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}
     text = json.dumps({"format": FORMAT, **header})
     content = bytearray(save(stored, metadata={"r2d2net": text, "sha256": ZEROS}))
@@ -47,9 +56,17 @@ def write(path: Path, tensors: dict[str, Tensor], header: dict[str, Any]) -> Non
 
 
 def read(path: Path, *, mmap: bool = False) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Read a run; missing, truncated, altered or foreign files are one clear error.
+    """Read a run.
 
-    With ``mmap`` large tensors stay in the file: they are views of it, read page by page as they are used.
+    Args:
+        path: File that `write` has written.
+        mmap: Leave large tensors in the file: they are views of it, read page by page as they are used.
+
+    Returns:
+        The tensors by name, and the header.
+
+    Raises:
+        CheckpointError: If the file is missing, truncated, altered or not a saved run.
     """
     try:
         with open(path, "rb") as file:
@@ -88,17 +105,29 @@ def _header(path: Path, content: bytes) -> dict[str, Any]:
 
 
 def remove_partial(folder: Path) -> None:
-    """Remove what processes killed while writing have left in a folder."""
+    """Remove the partial files that processes killed while writing have left in a folder.
+
+    Args:
+        folder: Folder of a run.
+    """
     for partial in folder.glob(".*.safetensors.*.partial"):
         partial.unlink(missing_ok=True)
 
 
 def flatten(tree: Any, prefix: str = "") -> dict[str, Tensor]:
-    """A tree of dicts and NamedTuples of tensors as one flat dict; keys are joined by '/'.
+    """Flatten a tree of dicts and NamedTuples of tensors to one dict.
 
-    >>> import torch
-    >>> sorted(flatten({"a": torch.zeros(1), "b": {"c": torch.zeros(2)}}))
-    ['a', 'b/c']
+    Args:
+        tree: A tensor, or a dict or NamedTuple of trees.
+        prefix: Text in front of every key.
+
+    Returns:
+        The tensors; keys of the levels are joined by '/'.
+
+    Example:
+        >>> import torch
+        >>> sorted(flatten({"a": torch.zeros(1), "b": {"c": torch.zeros(2)}}))
+        ['a', 'b/c']
     """
     if isinstance(tree, Tensor):
         return {prefix: tree}
@@ -112,27 +141,44 @@ def flatten(tree: Any, prefix: str = "") -> dict[str, Tensor]:
 def unflatten(
     template: Any, tensors: dict[str, Tensor], *, any_shape: Callable[[str], bool] = lambda name: False
 ) -> Any:
-    """The tree of the template's form, filled from a flat dict; tensors missing, left over or misshapen are errors.
+    """Fill a tree of the template's form from a flat dict.
 
-    ``any_shape`` says which tensors, by name, may have another shape than the template's.
+    Args:
+        template: Tree of tensors that gives names, shapes, dtypes and devices.
+        tensors: Flat dict as `flatten` makes it.
+        any_shape: Whether the tensor of a name may have another shape than the template's.
+
+    Returns:
+        The tree, on the template's devices.
+
+    Raises:
+        CheckpointError: If a tensor is missing, unexpected, or of another shape or dtype than the template's.
     """
     expected = flatten(template)
     for name in sorted(expected.keys() ^ tensors.keys()):
         verb = "lacks" if name in expected else "also holds"
         raise CheckpointError((f"the saved run {verb} ", Value(name)), fix="it was made for another net or algorithm")
     for name, like in expected.items():
-        found = tensors[name]
-        fits = found.shape == like.shape or any_shape(name)
-        if not fits or found.dtype != like.dtype:
+        tensor = tensors[name]
+        fits = tensor.shape == like.shape or any_shape(name)
+        if not fits or tensor.dtype != like.dtype:
             raise CheckpointError(
-                f"the saved run holds {name!r} as {tuple(found.shape)} {found.dtype}, "
+                f"the saved run holds {name!r} as {tuple(tensor.shape)} {tensor.dtype}, "
                 f"the model needs {tuple(like.shape)} {like.dtype}"
             )
     return _fill(template, tensors, "")
 
 
 def part(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
-    """The tensors whose names start with the prefix, without it."""
+    """Select the tensors whose names start with a prefix.
+
+    Args:
+        tensors: Tensors by name.
+        prefix: Start of the names, such as "state/".
+
+    Returns:
+        The selected tensors by their names without the prefix.
+    """
     return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
 
 
@@ -145,7 +191,7 @@ def _fill(template: Any, tensors: dict[str, Tensor], prefix: str) -> Any:
 
 
 def _sync_folder(folder: Path) -> None:
-    """Make a rename outlast a power failure; Windows has no such call and needs none."""
+    """Sync a folder, so that a rename in it survives a power failure; Windows has no such call and needs none."""
     if os.name == "posix":
         descriptor = os.open(folder, os.O_RDONLY)
         try:

@@ -1,4 +1,4 @@
-"""Files that are never half written: they appear under their name only when complete."""
+"""Writing of files that appear under their name only when they are complete."""
 
 from __future__ import annotations
 
@@ -17,15 +17,26 @@ OPEN = re.compile(r"/dev/(stdin|stdout|stderr|fd/\d+)|/proc/[^/]+/fd/\d+")  # na
 
 
 def is_stream(path: Path) -> bool:
-    """Whether a path leads to a device, a pipe or an open file: it is written into, and never replaced."""
+    """Test whether a path leads to a device, a pipe or an open file, which is written into and never replaced.
+
+    Args:
+        path: The path.
+
+    Returns:
+        True for a stream, False for an ordinary file, a folder or a path without a file.
+    """
     return path.exists() and (bool(OPEN.fullmatch(os.path.abspath(path))) or not (path.is_file() or path.is_dir()))
 
 
 @contextmanager
 def replace_when_written(path: Path) -> Iterator[Path]:
-    """Give a temporary path beside ``path``; rename it onto ``path`` on success, remove it on failure.
+    """Write to a temporary file beside ``path`` that is renamed to ``path`` on success and removed on failure.
 
-    Of a symbolic link, the file that it leads to is replaced. A stream is given itself.
+    Args:
+        path: File to write. Where it is a symbolic link, the file that the link leads to is replaced.
+
+    Yields:
+        The temporary path, or ``path`` itself where it is a stream.
     """
     if is_stream(path):
         yield path
@@ -40,7 +51,15 @@ def replace_when_written(path: Path) -> Iterator[Path]:
 
 
 def make_folder(folder: Path, argument: str) -> None:
-    """Make a folder and see that it can be written, before any work is done for it; ``argument`` is what named it."""
+    """Make a folder and check that files can be written in it, before any work is done.
+
+    Args:
+        folder: The folder.
+        argument: Name of the argument that gave the folder, for the message.
+
+    Raises:
+        ParameterError: If the folder cannot be made or written.
+    """
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with TemporaryFile(dir=folder):
@@ -52,12 +71,22 @@ def make_folder(folder: Path, argument: str) -> None:
 
 
 def write_json(path: Path, content: dict[str, Any]) -> None:
-    """Write a JSON file, indented, complete or not at all."""
+    """Write a JSON file, indented, complete or not at all.
+
+    Args:
+        path: File to write.
+        content: The object.
+    """
     with replace_when_written(path) as partial:
         partial.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a text file, complete or not at all."""
+    """Write a text file, complete or not at all.
+
+    Args:
+        path: File to write.
+        text: Its content.
+    """
     with replace_when_written(path) as partial:
         partial.write_text(text, encoding="utf-8")

@@ -1,7 +1,7 @@
 """A network's outputs at many draws of its weights: one draw after the other, or many at once by `torch.func.vmap`.
 
-A CPU has enough to do with one draw; a GPU mostly waits for the next small one, so there vmap turns a layer's draws
-into one batched product. Both give the same numbers up to the rounding of products.
+One draw keeps a CPU busy; a GPU mostly waits between small products, so there vmap turns the products of a layer for
+all draws into one batched product. Both ways give the same numbers up to the rounding of products.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from r2d2net.model import BayesianModel, Tensors
 
 # Layers with fused kernels that vmap has no rule for.
 FUSED = (nn.RNNBase, nn.RNNCellBase, nn.MultiheadAttention, nn.TransformerEncoderLayer)
-# How torch says that vmap cannot run a forward pass: branches on values, random draws, kernels without a rule.
+# Parts of torch's messages where vmap cannot run a forward pass: branches on values, random draws, missing rules.
 NO_VMAP = ("vmap:", "Batching rule not implemented", "doesn't have storage")
 
 
@@ -33,15 +33,21 @@ def forward_draws(
     memory: int,
     vectorize: bool | None = None,
 ) -> Tensor:
-    """The outputs at every draw, (draws, rows of the inputs, width).
+    """Compute the network's outputs at every draw of its weights.
 
     Args:
         model: The model.
         draws: Draws of the network.
-        inputs: A tensor or a tuple of tensors, as the network sees them.
-        rows: Rows of a forward pass.
-        memory: Elements that the draws of a vectorised pass may need together.
-        vectorize: True for vmap, False for a loop; None takes vmap on a GPU where the network allows it.
+        inputs: A tensor or a tuple of tensors, standardised.
+        rows: Largest number of rows of a forward pass.
+        memory: Largest number of elements that a vectorised forward pass may create.
+        vectorize: True for vmap, False for a loop; None for vmap on a GPU where the network allows it.
+
+    Returns:
+        The outputs, (draws, rows of the inputs, width).
+
+    Raises:
+        ParameterError: If ``vectorize`` is True and vmap cannot run the network.
     """
     fits = vectorize is None or isinstance(vectorize, bool)
     require(fits, "vectorize", vectorize, "use True, False or None")
@@ -83,7 +89,7 @@ def _network(draws: Draws, i: int) -> tuple[Tensor, Tensor, Tensors]:
 
 
 class _Elements(TorchDispatchMode):
-    """Counts the elements of all tensors that operations return: what a forward pass needs at most."""
+    """Count of the elements of all tensors that operations return: an upper bound of a forward pass's memory."""
 
     def __init__(self) -> None:
         super().__init__()

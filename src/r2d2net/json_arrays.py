@@ -1,4 +1,4 @@
-"""Arrays of numbers as short text in JSON, where a list would take a line for each number.
+"""Arrays of numbers as one line of text in JSON, where an indented list would take a line for each number.
 
 >>> pack(np.array([[0.5, 1.23456], [-2e-7, 0.0]]), digits=3)
 {'shape': [2, 2], 'values': '0.5 1.23 -2e-07 0'}
@@ -14,11 +14,26 @@ import numpy as np
 
 
 def pack(values: Any, digits: int = 4) -> dict[str, Any]:
-    """An array of numbers, or a tensor, to so many significant digits."""
+    """Convert an array of numbers to a dict for JSON.
+
+    Args:
+        values: Array, tensor or nested list of numbers.
+        digits: Number of significant digits to keep.
+
+    Returns:
+        The shape, and the values as text.
+    """
     array = np.asarray(values, dtype=np.float64)
     return {"shape": list(array.shape), "values": " ".join(f"{value:.{digits}g}" for value in array.ravel())}
 
 
 def unpack(packed: dict[str, Any]) -> np.ndarray:
-    """The array that was packed."""
+    """Convert the result of `pack` back to an array.
+
+    Args:
+        packed: Shape and values.
+
+    Returns:
+        The array, float64.
+    """
     return np.array([float(word) for word in packed["values"].split()]).reshape(packed["shape"])

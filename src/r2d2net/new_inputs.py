@@ -1,9 +1,9 @@
-"""Inputs to predict, in whatever form `fit` takes them: tensors, arrays, tables, a Dataset or a DataLoader.
+"""Conversion of the inputs of a prediction: tensors, arrays, tables, a Dataset or a DataLoader.
 
-    a tuple                  the inputs of a network of several
+    a tuple                  the inputs of a network with several inputs
     a Dataset, a DataLoader  read once, in its order; of items (inputs, ..., targets) the targets are left out
 
-An item that is one tensor, or a tuple of one, is inputs alone.
+An item that is one tensor, or a tuple of one tensor, is inputs without targets.
 """
 
 from __future__ import annotations
@@ -19,12 +19,23 @@ from torch.utils.data.sampler import RandomSampler
 from r2d2net.errors import DataError, ParameterError, Shown, Value
 from r2d2net.model import BayesianModel
 
-ROWS = 1000  # of a Dataset, read at a time
+ROWS = 1000  # rows of a Dataset that are read at a time
 FIX = "give a tensor, an array or table of numbers, a Dataset or a DataLoader"
 
 
 def as_tensors(x: Any) -> Any:
-    """The inputs as a tensor, or a tuple of them; their dtype and device are left as they are."""
+    """Convert inputs to a tensor, or a tuple of tensors, of unchanged dtype and device.
+
+    Args:
+        x: A tensor, array or table, a tuple of these, a Dataset, or a DataLoader that does not shuffle.
+
+    Returns:
+        The inputs of all rows.
+
+    Raises:
+        DataError: If ``x`` holds no numbers or no rows, or its batches do not fit together.
+        ParameterError: If ``x`` is a DataLoader that shuffles.
+    """
     if isinstance(x, DataLoader):
         return _read(x)
     if isinstance(x, Dataset):
@@ -33,7 +44,19 @@ def as_tensors(x: Any) -> Any:
 
 
 def for_model(x: Any, model: BayesianModel) -> Any:
-    """The inputs on the model's device, floating ones in its dtype and finite."""
+    """Convert inputs to tensors on the model's device, and floating ones to its dtype.
+
+    Args:
+        x: Inputs as `as_tensors` takes them.
+        model: The model.
+
+    Returns:
+        The inputs of all rows.
+
+    Raises:
+        DataError: If a number is not finite, or as in `as_tensors`.
+        ParameterError: If ``x`` is a DataLoader that shuffles.
+    """
     tensors = as_tensors(x)
     return tuple(_placed(part, model) for part in tensors) if isinstance(tensors, tuple) else _placed(tensors, model)
 
@@ -42,7 +65,8 @@ def _tensor(x: Any) -> Tensor:
     if isinstance(x, Tensor):
         return x
     try:
-        # numpy reads tables too, which torch does not; sums over columns round otherwise where those lie one by one
+        # numpy also reads pandas tables, which torch does not; order="C" because sums over columns that are each
+        # contiguous would round differently
         return torch.as_tensor(np.array(x, order="C"))
     except (TypeError, ValueError) as error:
         raise DataError(("of type ", Value(type(x)), " is no array of numbers"), argument="x", fix=FIX) from error
@@ -59,7 +83,7 @@ def _placed(tensor: Tensor, model: BayesianModel) -> Tensor:
 
 
 def _read(loader: DataLoader[Any]) -> Any:
-    """All batches of a loader, end to end; torch's global generator, from which it draws, is given back as it was."""
+    """Concatenate all batches of a loader and restore the state of torch's global generator, from which it draws."""
     if _shuffles(loader):
         problem = "is a DataLoader that shuffles: predictions need its rows in order"
         raise ParameterError(problem, argument="x", fix="give it shuffle=False")
@@ -88,7 +112,7 @@ def _inputs_of(batch: Any) -> tuple[Tensor, ...]:
 
 
 def _shuffles(loader: DataLoader[Any]) -> bool:
-    """Whether its order is another each time; the rows of a batch may be chosen two samplers deep."""
+    """Whether a loader's order is random; the sampler of rows may stand inside a sampler of batches."""
     samplers = [loader.sampler, loader.batch_sampler]
     samplers += [sampler.sampler for sampler in samplers if isinstance(sampler, BatchSampler)]
     return any(isinstance(s, (RandomSampler, SubsetRandomSampler, WeightedRandomSampler)) for s in samplers)

@@ -1,7 +1,7 @@
-"""What a posterior says of new data: the draws and every summary of them, in the user's units.
+"""Predictions of a posterior for new data: the draws and their summaries, in the units of the training data.
 
-Draws stand first in every tensor: ``samples`` is (draws, rows, outputs), or (draws, rows) where the user's targets were
-one-dimensional. The variance splits by the law of total variance,
+Draws are the first dimension of every tensor: ``samples`` is (draws, rows, outputs), or (draws, rows) where the
+training targets were one-dimensional. The variance splits by the law of total variance,
 
     Var[y] = E[Var[y | w]] + Var[E[y | w]] = aleatoric^2 + epistemic^2.
 """
@@ -18,7 +18,7 @@ from torch import Tensor
 from r2d2net.errors import DataError, Value, require
 
 MOST_STEPS = 60
-MOST_COUNT = 2.0**52  # beyond it float64 skips whole numbers
+MOST_COUNT = 2.0**52  # above it float64 does not hold every whole number
 
 
 @dataclass(frozen=True)
@@ -52,10 +52,30 @@ class Mixture(ABC):
 
     @abstractmethod
     def quantile(self, probability: float) -> Tensor:
-        """The value that a new observation stays below with this probability."""
+        """Compute the value below which a new observation lies with a given probability.
+
+        Args:
+            probability: The probability, strictly between 0 and 1.
+
+        Returns:
+            The quantile of each row and output.
+
+        Raises:
+            ParameterError: If the probability does not lie strictly between 0 and 1.
+        """
 
     def interval(self, level: float = 0.9) -> tuple[Tensor, Tensor]:
-        """Central interval that holds a new observation with (for counts, at least) this probability."""
+        """Compute the central interval that contains a new observation with a given probability.
+
+        Args:
+            level: The probability, strictly between 0 and 1; for counts the interval has at least this probability.
+
+        Returns:
+            The lower and the upper ends.
+
+        Raises:
+            ParameterError: If the level does not lie strictly between 0 and 1.
+        """
         require(0 < level < 1, "level", level, "use a number between 0 and 1, such as 0.9")
         return self.quantile((1 - level) / 2), self.quantile((1 + level) / 2)
 
@@ -76,9 +96,13 @@ class Regression(Mixture):
         return self.noise_variance.expand(self.samples.shape).mean(0).sqrt()
 
     def cdf(self, y: Tensor) -> Tensor:
-        """Predictive distribution function at y, in float64, since float32 has no number between 1 - 6e-8 and 1.
+        """Compute the predictive distribution function, whose values are uniform over rows if it is calibrated.
 
-        Over rows it is uniform where predictions are calibrated.
+        Args:
+            y: Values, broadcastable to (rows,) or (rows, outputs).
+
+        Returns:
+            P(new observation <= y), in float64, since float32 has no number between 1 - 6e-8 and 1.
         """
         samples = self.samples.double()
         deviation = self.noise_variance.double().sqrt().expand(samples.shape)
@@ -86,9 +110,19 @@ class Regression(Mixture):
         return 0.5 * torch.special.erfc((samples - y) / (math.sqrt(2) * deviation)).mean(0)
 
     def quantile(self, probability: float) -> Tensor:
-        """Quantile of the mixture of normals, to 1e-8 of the noise's deviation.
+        """Compute a quantile of the mixture of normals, to 1e-8 of the noise's standard deviation.
 
-        By Newton's steps, but for those that leave the bracket or do not halve the one before: these bisect.
+        The search takes Newton steps; a step that leaves the bracket, or is longer than half of the step before, is
+        replaced by a bisection.
+
+        Args:
+            probability: The probability, strictly between 0 and 1.
+
+        Returns:
+            The quantile of each row and output.
+
+        Raises:
+            ParameterError: If the probability does not lie strictly between 0 and 1.
         """
         require(0 < probability < 1, "probability", probability, "use a number between 0 and 1")
         samples = self.samples.double()
@@ -117,7 +151,17 @@ class Regression(Mixture):
         return at.to(self.samples.dtype)
 
     def log_prob(self, y: Tensor) -> Tensor:
-        """Log predictive density of each row, outputs taken together."""
+        """Compute the log predictive density of each row, joint over its outputs.
+
+        Args:
+            y: Targets of the rows, in the shape of ``mean``.
+
+        Returns:
+            The log densities, (rows,).
+
+        Raises:
+            DataError: If ``y`` has another shape.
+        """
         variance = self.noise_variance.expand(self.samples.shape)
         target = _like(y, self.samples[0])
         terms = -0.5 * ((target - self.samples).square() / variance + torch.log(2 * math.pi * variance))
@@ -159,7 +203,7 @@ class Classification:
 
     @property
     def aleatoric(self) -> Tensor:
-        """Average entropy of the draws: uncertainty that the weights agree on."""
+        """Average entropy of the draws: the uncertainty that remains when the weights are known."""
         return torch.special.entr(self.samples).sum(-1).mean(0)
 
     @property
@@ -175,7 +219,17 @@ class Classification:
         return self.samples.std(0, correction=0)
 
     def log_prob(self, y: Tensor) -> Tensor:
-        """Log predictive probability of each row's class."""
+        """Compute the log predictive probability of each row's class.
+
+        Args:
+            y: Class numbers, (rows,).
+
+        Returns:
+            The log probabilities, (rows,).
+
+        Raises:
+            DataError: If ``y`` has another number of rows or holds a class that the prediction does not have.
+        """
         probs = self.probs
         target = _like(y, probs[:, :1])
         label = target.long()
@@ -186,13 +240,13 @@ class Classification:
 
 @dataclass(frozen=True)
 class DirichletClassification(Classification):
-    """Prediction of a class by a network that gives a Dirichlet law of the class probabilities.
+    """Prediction of a class by a network whose output is a Dirichlet distribution of the class probabilities.
 
         p | w ~ Dirichlet(a),  S = sum_k a_k,  E[p_k | w] = a_k / S,  Var[p_k | w] = a_k (S - a_k) / (S^2 (S + 1))
 
-    Its uncertainty is epistemic as that of the weights is: ``std``, ``aleatoric`` and ``mutual_information`` are of the
-    mixture of these laws over the draws. ``samples`` are their means, so ``probs`` and all that reads probabilities
-    alone need not know of it.
+    The spread of this distribution is epistemic uncertainty, as that of the weights is: ``std``, ``aleatoric`` and
+    ``mutual_information`` are those of the mixture of the Dirichlet distributions over the draws. ``samples`` are their
+    means, so ``probs`` and whatever uses probabilities alone need not know of them.
 
     Attributes:
         concentration: a for each draw of the weights, (draws, rows, classes).
@@ -207,12 +261,12 @@ class DirichletClassification(Classification):
 
     @property
     def strength(self) -> Tensor:
-        """S, averaged over the draws: how many observations the prediction is worth."""
+        """S, averaged over the draws: the number of observations whose evidence the prediction represents."""
         return self.concentration.sum(-1).mean(0)
 
     @property
     def vacuity(self) -> Tensor:
-        """K / S for K classes, averaged over the draws: 1 where a network has no evidence beyond the uniform law."""
+        """K / S for K classes, averaged over the draws: 1 where a network has no evidence beyond the uniform."""
         return (self.concentration.shape[-1] / self.concentration.sum(-1)).mean(0)
 
     @property
@@ -232,7 +286,7 @@ class DirichletClassification(Classification):
 
     @property
     def differential_entropy(self) -> Tensor:
-        """Entropy of the law of p itself, averaged over the draws: highest, -log (K - 1)!, where p is uniform."""
+        """Entropy of the Dirichlet distribution of p, averaged over the draws: at most -log (K - 1)!, if uniform."""
         a = self.concentration.double()
         total = a.sum(-1)
         log_beta = torch.lgamma(a).sum(-1) - torch.lgamma(total)
@@ -242,14 +296,28 @@ class DirichletClassification(Classification):
 
 @dataclass(frozen=True)
 class Counts(Mixture):
-    """Prediction of a count: a mixture of Poisson laws; ``samples`` is the rate for each draw of the weights."""
+    """Prediction of a count: a mixture of Poisson distributions, one for each draw of the weights.
+
+    Attributes:
+        samples: Rate E[y | w] for each draw of the weights w.
+    """
 
     @property
     def aleatoric(self) -> Tensor:
         return self.mean.sqrt()
 
     def quantile(self, probability: float) -> Tensor:
-        """The least count whose distribution function reaches the probability."""
+        """Compute the smallest count at which the distribution function reaches a given probability.
+
+        Args:
+            probability: The probability, strictly between 0 and 1.
+
+        Returns:
+            The count of each row and output.
+
+        Raises:
+            ParameterError: If the probability does not lie strictly between 0 and 1.
+        """
         require(0 < probability < 1, "probability", probability, "use a number between 0 and 1")
         rate = self.samples.double().clamp(max=MOST_COUNT / 8)
         high = torch.ceil(rate.amax(0) * 4 + 100)
@@ -261,7 +329,17 @@ class Counts(Mixture):
         return high.to(self.samples.dtype)
 
     def log_prob(self, y: Tensor) -> Tensor:
-        """Log predictive probability of each row, outputs taken together."""
+        """Compute the log predictive probability of each row, joint over its outputs.
+
+        Args:
+            y: Counts of the rows, in the shape of ``mean``.
+
+        Returns:
+            The log probabilities, (rows,).
+
+        Raises:
+            DataError: If ``y`` has another shape.
+        """
         y = _like(y, self.samples[0])
         terms = torch.special.xlogy(y, self.samples) - self.samples - torch.lgamma(y + 1)
         if terms.dim() > 2:
@@ -270,7 +348,7 @@ class Counts(Mixture):
 
 
 def _like(y: Tensor, row: Tensor) -> Tensor:
-    """Targets in the shape and on the device of one draw: (rows,) and (rows, 1) are the same, others must agree."""
+    """Bring targets to the shape and device of one draw; (rows,) and (rows, 1) count as the same shape."""
     y = y.to(row.device)
     if y.shape == row.shape:
         return y

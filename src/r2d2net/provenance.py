@@ -1,4 +1,4 @@
-"""What a result file must say of its origin: versions, commit, settings, time."""
+"""Provenance of result files: settings, versions, commit, time."""
 
 from __future__ import annotations
 
@@ -14,7 +14,15 @@ import torch
 
 
 def provenance(settings: dict[str, Any], seed: int | None = None) -> dict[str, Any]:
-    """The origin of a result, ready for JSON."""
+    """Describe the origin of a result.
+
+    Args:
+        settings: Settings of the run.
+        seed: Seed of the run, if it has one.
+
+    Returns:
+        A dict for JSON: settings, seed, versions of Python, torch and r2d2net, commit, and the time.
+    """
     return {
         "settings": settings,
         "seed": seed,
@@ -29,18 +37,18 @@ def provenance(settings: dict[str, Any], seed: int | None = None) -> dict[str, A
 
 
 def take_commit() -> None:
-    """Note the commit of this process's code before long work: the checkout may have another when it is written."""
+    """Record the commit of this process's code before long work, during which the checkout may change."""
     _commit()
 
 
 @cache
 def _commit() -> str | None:
-    """The commit of the checkout this package runs from, asked once a process; None for an installed copy."""
-    here = Path(__file__).resolve().parent
+    """Return the commit of the checkout that this package runs from, asked once a process; None if installed."""
+    package = Path(__file__).resolve().parent
     try:
-        found = subprocess.run(
+        description = subprocess.run(
             ["git", "describe", "--always", "--dirty", "--abbrev=40"],
-            cwd=here,
+            cwd=package,
             capture_output=True,
             text=True,
             check=True,
@@ -48,5 +56,5 @@ def _commit() -> str | None:
         )
     except (OSError, subprocess.SubprocessError):
         return None
-    # A site-packages folder inside somebody's repository is not a checkout of ours.
-    return found.stdout.strip() if here.parent.name == "src" else None
+    # A site-packages folder inside another repository is not a checkout of this package.
+    return description.stdout.strip() if package.parent.name == "src" else None

@@ -1,4 +1,4 @@
-"""What regressor and classifier share: a Bayesian perceptron behind scikit-learn's conventions."""
+"""The common base of regressor and classifier: a Bayesian perceptron with scikit-learn's interface."""
 
 from __future__ import annotations
 
@@ -36,15 +36,38 @@ from r2d2net.shrinkage import Relevance, input_relevance
 BLOCK = 10_000  # rows predicted at a time: the draws of all rows at once would not fit
 RELEVANCE_ROWS, RELEVANCE_DRAWS, SHUFFLES = 500, 50, 2
 CHECKPOINT_SECONDS = 5.0
-LONGEST = 300  # characters of scikit-learn's in an error of ours
+LONGEST = 300  # characters of a message of scikit-learn that an error quotes
 
 
 class BayesianPerceptron(BaseEstimator):
-    """Parameters, fitting, relevance of inputs, saving. See the subclasses."""
+    """Base class of the estimators: parameters, fitting, relevance of inputs, saving.
+
+    Args:
+        hidden: Widths of the hidden layers; ``()`` is a linear model.
+        activation: Name of the activation.
+        prior: Prior of the weights: "r2d2", "adaptive" (learns its own sparsity and scale), "auto" (two adaptive
+            priors, between which validation chooses), "paper", "gaussian", "horseshoe", "horseshoe+",
+            "spike-and-slab", "dirichlet-laplace", "double-pareto", or an object of `r2d2net.priors`.
+        algorithm: "svgi" or another name of `r2d2net.inference`, or an object of it, such as ``SGHMC(chains=4)``.
+            "map", "mcdropout" and "deepensemble" need ``prior="gaussian"``.
+        epochs: Passes over the rows; by default the number that makes about 1,000 steps, from 20 to 300.
+        batch_size: Rows of a step; by default chosen from the number of rows.
+        validation: Share of the rows to hold out, or other rows (X, y). They correct the noise variance, and so the
+            width of intervals.
+        patience: Stop when held-out rows have not been predicted better for this number of epochs; needs
+            ``validation``.
+        restarts: Number of fits from different starts, of which the best on held-out rows is kept.
+        draws: Number of networks drawn from the posterior for a prediction.
+        random_state: Seed of everything random, a RandomState from which one is drawn, or None for a new one at each
+            fit. Predictions of a fitted estimator do not change from call to call.
+        n_jobs: Processes for several runs (restarts, "auto", ensembles, chains); the result is the same.
+        device: Device of the computation, such as "cuda"; the CPU by default.
+        verbose: Show progress on a terminal.
+    """
 
     _relevance: Relevance | None
-    _rows: np.ndarray | None  # training rows by which the relevance is to be worked out
-    _folder: Path | None = None  # where `fit_in` keeps checkpoints
+    _rows: np.ndarray | None  # training rows from which the relevance is computed
+    _folder: Path | None = None  # folder of `fit_in`'s checkpoints
 
     def __init__(
         self,
@@ -80,10 +103,20 @@ class BayesianPerceptron(BaseEstimator):
         self.verbose = verbose
 
     def fit_in(self, folder: str | Path, X: Any, y: Any) -> Self:
-        """`fit` with checkpoints in a folder: one that was interrupted goes on, to the result it would have had.
+        """Fit with checkpoints in a folder, so that an interrupted fit can be continued with the same result.
 
-        Where the folder holds a finished fit of these rows and parameters, that is returned. ``random_state`` must be
-        a number.
+        Where the folder holds a finished fit of these rows and parameters, that fit is loaded.
+
+        Args:
+            folder: Folder of the checkpoints.
+            X: Table (rows, inputs), as in `fit`.
+            y: Targets or labels of the rows, as in `fit`.
+
+        Returns:
+            The fitted estimator itself.
+
+        Raises:
+            ParameterError: If ``random_state`` is not a whole number, or as in `fit`.
         """
         require(isinstance(self.random_state, Integral), "random_state", self.random_state, "use a whole number")
         self._folder = Path(folder)
@@ -94,10 +127,11 @@ class BayesianPerceptron(BaseEstimator):
 
     @property
     def relevance_(self) -> Relevance:
-        """How much the network uses each input: posterior mean, 90% interval, whether it is kept.
+        """Relevance of each input to the network: posterior mean, 90% interval, whether it is kept.
 
-        Worked out when first asked for, on up to 500 of the training rows (see `r2d2net.shrinkage.input_relevance`),
-        which the estimator keeps until then; `save` writes the relevance, and no rows.
+        It is computed at the first access, on up to 500 of the training rows (see
+        `r2d2net.shrinkage.input_relevance`), which the estimator keeps until then; `save` writes the relevance, and
+        no rows.
         """
         check_is_fitted(self, "posterior_")
         if self._relevance is None:
@@ -108,18 +142,19 @@ class BayesianPerceptron(BaseEstimator):
             posterior = self.posterior_
             if isinstance(posterior, FarPosterior):
                 rows, posterior = posterior.seen(rows), posterior.bare()
-            found = input_relevance(posterior, rows, draws=draws, shuffles=SHUFFLES, seed=self._seed)
-            self._relevance = Relevance(*(part.cpu() for part in found))
+            relevance = input_relevance(posterior, rows, draws=draws, shuffles=SHUFFLES, seed=self._seed)
+            self._relevance = Relevance(*(part.cpu() for part in relevance))
             self._rows = None
         return self._relevance
 
     @property
     def feature_importances_(self) -> np.ndarray:
-        """Posterior mean of each input's importance, by which inputs rank.
+        """Posterior mean of each input's importance, by which inputs are ranked.
 
-        It is the mean of two shares of the output's variance: what goes when the input is shuffled (`relevance_.mean`)
-        and what the input tells by itself (`relevance_.alone`). So of inputs that say nearly the same, those that the
-        network does not use still rank above noise. Shares may add up to more than 1.
+        It is the mean of two shares of the output's variance: the share that is lost when the input is shuffled
+        (`relevance_.mean`) and the share that the input explains by itself (`relevance_.alone`). So of inputs that
+        carry nearly the same information, those that the network does not use still rank above noise. The importances
+        may add up to more than 1.
         """
         return self.relevance_.importance.double().numpy()
 
@@ -129,17 +164,24 @@ class BayesianPerceptron(BaseEstimator):
         return self.relevance_.importance_std.double().numpy()
 
     def save(self, folder: str | Path, *, relevance: bool = True) -> Path:
-        """Save the fitted estimator into a folder, as safetensors and JSON without pickles; `load` reads it.
+        """Save the fitted estimator into a folder as safetensors and JSON, without pickles; `load` reads it.
 
-        No rows are saved: where ``validation`` was rows, the loaded estimator has None there and predicts alike.
+        No rows of data are saved: where ``validation`` was rows, the loaded estimator has None there; its predictions
+        are the same.
 
         Args:
-            folder: Where to.
-            relevance: Save the relevance of the inputs too. The rows by which it is worked out are not saved: without
-                it the loaded estimator has none.
+            folder: Folder to write, made where it is missing.
+            relevance: Save the relevance of the inputs too. The rows from which it is computed are not saved, so
+                without it the loaded estimator has none.
+
+        Returns:
+            The folder.
+
+        Raises:
+            ParameterError: If a parameter of the estimator cannot be written as JSON.
         """
         check_is_fitted(self, "posterior_")
-        found = self.relevance_._asdict() if relevance else {}
+        measures = self.relevance_._asdict() if relevance else {}
         names = getattr(self, "feature_names_in_", None)
         parameters = self.get_params(deep=False)
         content = {
@@ -150,7 +192,7 @@ class BayesianPerceptron(BaseEstimator):
             "network": self._network,
             "n_features_in": self.n_features_in_,
             "feature_names_in": None if names is None else names.tolist(),
-            "relevance": {name: part.tolist() for name, part in found.items()},
+            "relevance": {name: part.tolist() for name, part in measures.items()},
             **self._own_state(),
         }
         self.posterior_.save(folder)
@@ -158,7 +200,18 @@ class BayesianPerceptron(BaseEstimator):
 
     @classmethod
     def load(cls, folder: str | Path, *, device: Any = None) -> Self:
-        """The estimator that `save` saved, on its own device or another."""
+        """Load an estimator that `save` has written.
+
+        Args:
+            folder: Folder of the estimator.
+            device: Device of the computation; by default that of the saved estimator.
+
+        Returns:
+            The fitted estimator.
+
+        Raises:
+            CheckpointError: If the folder holds no estimator of this class and this version of r2d2net.
+        """
         content = storage.read(Path(folder), cls.__name__)
         try:
             parameters = storage.parameters_from(content["parameters"])
@@ -167,8 +220,8 @@ class BayesianPerceptron(BaseEstimator):
             estimator.n_features_in_ = content["n_features_in"]
             if content["feature_names_in"] is not None:
                 estimator.feature_names_in_ = np.array(content["feature_names_in"], dtype=object)
-            found = {name: torch.tensor(values) for name, values in content["relevance"].items()}
-            estimator._relevance, estimator._rows = Relevance(**found) if found else None, None
+            measures = {name: torch.tensor(values) for name, values in content["relevance"].items()}
+            estimator._relevance, estimator._rows = Relevance(**measures) if measures else None, None
             estimator._restore_own(content)
             net = build(estimator._network, estimator._seed, estimator.device)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
@@ -178,14 +231,14 @@ class BayesianPerceptron(BaseEstimator):
         return estimator
 
     def _own_state(self) -> dict[str, Any]:
-        """What a subclass saves besides."""
+        """Return the state that only the subclass has, as JSON."""
         return {}
 
     def _restore_own(self, content: dict[str, Any]) -> None:
-        """Get back what `_own_state` saved."""
+        """Restore the state that `_own_state` returned."""
 
     def _validation(self, **how: Any) -> Any:
-        """Validation rows (X, y), checked as rows to predict are; a share of the rows as it is."""
+        """Check validation rows (X, y) as rows to predict are checked; return a share of the rows unchanged."""
         if not isinstance(self.validation, (tuple, list)):
             return self.validation
         if len(self.validation) != 2:
@@ -194,7 +247,7 @@ class BayesianPerceptron(BaseEstimator):
             return validate_data(self, *self.validation, reset=False, dtype=np.float64, **how)
 
     def _fit(self, X: np.ndarray, y: np.ndarray, outputs: int, likelihood: Likelihood, validation: Any) -> Self:
-        """Fit to checked arrays; where that fails the estimator stays what it was."""
+        """Fit to checked arrays; where that fails the estimator is left unchanged."""
         require_whole("draws", self.draws)
         if self.batch_size is not None:
             require_whole("batch_size", self.batch_size)
@@ -229,7 +282,7 @@ class BayesianPerceptron(BaseEstimator):
         return self
 
     def _predictions(self, X: Any) -> Iterator[Prediction]:
-        """Predictions of the rows, a block at a time; the draws of the network are the same for all."""
+        """Predict the rows a block at a time, all with the same draws of the network."""
         check_is_fitted(self, "posterior_")
         checked = validate_data(self, X, reset=False, dtype=np.float64)
         posterior = DoublePosterior(self.posterior_)
@@ -239,7 +292,7 @@ class BayesianPerceptron(BaseEstimator):
 
 @contextmanager
 def about_validation() -> Iterator[None]:
-    """Errors and warnings about validation rows say so, in one line."""
+    """Add to errors and warnings, in one line, that they are about validation rows."""
     try:
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
@@ -251,19 +304,19 @@ def about_validation() -> Iterator[None]:
 
 
 def joined(blocks: list[Tensor]) -> np.ndarray:
-    """Tensors of consecutive rows as one array."""
+    """Concatenate tensors of consecutive rows to one array."""
     return torch.cat(blocks).cpu().numpy()
 
 
 def widths_of(hidden: Any) -> list[Any]:
-    """Widths of the hidden layers as plain numbers; one number is one layer."""
+    """Convert the widths of the hidden layers to plain numbers; a single number is one layer."""
     several = isinstance(hidden, (Sequence, np.ndarray)) and not isinstance(hidden, str)
     require(several or isinstance(hidden, Integral), "hidden", hidden, "use widths, such as (50, 50)")
     return [int(width) if isinstance(width, Integral) else width for width in (hidden if several else (hidden,))]
 
 
 def build(network: dict[str, Any], seed: int, device: Any) -> nn.Module:
-    """The plain network; torch's global generator is left as it was."""
+    """Build the plain network without changing torch's global generator."""
     try:
         place = torch.device("cpu" if device is None else device)
     except RuntimeError as error:

@@ -18,16 +18,16 @@ from r2d2net.prediction import Classification
 
 
 class R2D2Classifier(ClassifierMixin, BayesianPerceptron):
-    """Classification by a Bayesian neural network that says how sure it is and which inputs it uses.
+    """Classification by a Bayesian neural network with uncertainty and relevance of the inputs.
 
-    Inputs are standardised inside. The parameters are those of `R2D2Regressor`; "edl" and "dpn" are algorithms for
-    classes besides.
+    Inputs are standardised by the estimator. The parameters are those of `R2D2Regressor`; the algorithms "edl" and
+    "dpn" are for classifiers only.
 
     Attributes:
-        classes_: The labels, in the order of the columns of `predict_proba`.
+        classes_: Labels in the order of the columns of `predict_proba`.
         posterior_: The fitted `r2d2net.Posterior`, whose predictions also have entropy and mutual information.
         n_features_in_: Number of inputs.
-        feature_names_in_: Their names, where X had names.
+        feature_names_in_: Names of the inputs, where X had names.
 
     Example:
         >>> x = np.random.default_rng(0).normal(size=(200, 3))
@@ -40,28 +40,55 @@ class R2D2Classifier(ClassifierMixin, BayesianPerceptron):
     """
 
     def fit(self, X: Any, y: Any) -> Self:
-        """Fit to a table (rows, inputs) and labels (rows,): numbers, texts, or True and False. No weights of rows."""
+        """Fit the network to a table of rows and their labels.
+
+        Args:
+            X: Table (rows, inputs) of numbers: an array or a pandas DataFrame.
+            y: Labels (rows,): numbers, texts, or True and False.
+
+        Returns:
+            The fitted estimator itself.
+
+        Raises:
+            DataError: If the data cannot be used, for example labels of one class only.
+            ParameterError: If a parameter of the estimator lies outside its range.
+        """
         X, y = validate_data(self, X, y, dtype=np.float64, ensure_min_samples=2)
         y = _of_one_kind(y)
         check_classification_targets(y)
         classes, codes = np.unique(y, return_inverse=True)
         if len(classes) < 2:
             raise DataError(f"y has one class, {classes.tolist()[0]!r}: give rows of at least two classes")
-        held = self._validation()
-        if isinstance(held, tuple):
-            held = held[0], _numbered(held[1], classes)
-        self._fit(X, codes.astype(np.int64), len(classes), Categorical(), held)
+        validation = self._validation()
+        if isinstance(validation, tuple):
+            validation = validation[0], _numbered(validation[1], classes)
+        self._fit(X, codes.astype(np.int64), len(classes), Categorical(), validation)
         self.classes_ = classes
         return self
 
     def predict(self, X: Any) -> np.ndarray:
-        """The most probable class of each row."""
+        """Predict the most probable class of each row.
+
+        Args:
+            X: Table (rows, inputs) of numbers: an array or a pandas DataFrame.
+
+        Returns:
+            The labels, (rows,).
+        """
         probabilities = self.predict_proba(X)
         assert isinstance(probabilities, np.ndarray)
         return self.classes_[probabilities.argmax(1)]
 
     def predict_proba(self, X: Any, return_std: bool = False) -> np.ndarray | tuple[np.ndarray, np.ndarray]:
-        """Class probabilities (rows, classes) and, if asked for, their standard deviations under the posterior."""
+        """Predict class probabilities.
+
+        Args:
+            X: Table (rows, inputs) of numbers: an array or a pandas DataFrame.
+            return_std: Return the standard deviations of the probabilities under the posterior as well.
+
+        Returns:
+            The probabilities (rows, classes), or the pair of probabilities and standard deviations.
+        """
         probabilities, deviations = [], []
         for prediction in self._predictions(X):
             assert isinstance(prediction, Classification)
@@ -71,7 +98,14 @@ class R2D2Classifier(ClassifierMixin, BayesianPerceptron):
         return (joined(probabilities), joined(deviations)) if return_std else joined(probabilities)
 
     def predict_log_proba(self, X: Any) -> np.ndarray:
-        """Logs of the class probabilities, all finite: a probability that float64 rounds to 0 counts as 2e-308."""
+        """Predict the logarithms of the class probabilities.
+
+        Args:
+            X: Table (rows, inputs) of numbers: an array or a pandas DataFrame.
+
+        Returns:
+            The logarithms (rows, classes), all finite: a probability that float64 rounds to 0 counts as 2e-308.
+        """
         probabilities = self.predict_proba(X)
         assert isinstance(probabilities, np.ndarray)
         return np.log(np.maximum(probabilities, np.finfo(probabilities.dtype).tiny))
@@ -84,7 +118,7 @@ class R2D2Classifier(ClassifierMixin, BayesianPerceptron):
 
 
 def _numbered(held: np.ndarray, classes: np.ndarray) -> np.ndarray:
-    """The numbers of the classes of validation rows."""
+    """Convert the labels of validation rows to class numbers."""
     with about_validation():
         labels = _of_one_kind(held)
     unknown = ~np.isin(labels, classes)
@@ -94,7 +128,7 @@ def _numbered(held: np.ndarray, classes: np.ndarray) -> np.ndarray:
 
 
 def _of_one_kind(y: np.ndarray) -> np.ndarray:
-    """Labels of dtype object, such as a column of pandas, as the truth values or numbers that they all are.
+    """Convert labels of dtype object, such as a pandas column, to booleans or numbers where all are of that kind.
 
     >>> _of_one_kind(np.array([True, False], dtype=object))
     array([ True, False])
@@ -104,5 +138,5 @@ def _of_one_kind(y: np.ndarray) -> np.ndarray:
     truths = [isinstance(label, (bool, np.bool_)) for label in y]
     if all(truths) or (not any(truths) and all(isinstance(label, Real) for label in y)):
         return np.array(y.tolist())
-    found = ", ".join(sorted({type(label).__name__ for label in y}))
-    raise DataError(f"y has dtype object and holds {found}: use labels of one kind, texts, whole numbers or bool")
+    kinds = ", ".join(sorted({type(label).__name__ for label in y}))
+    raise DataError(f"y has dtype object and holds {kinds}: use labels of one kind, texts, whole numbers or bool")

@@ -16,35 +16,36 @@ from r2d2net.prediction import Regression
 
 
 class R2D2Regressor(RegressorMixin, BayesianPerceptron):
-    """Regression by a Bayesian neural network that says how sure it is and which inputs it uses.
+    """Regression by a Bayesian neural network with predictive intervals and relevance of the inputs.
 
-    Inputs and targets are standardised inside; there is no need of a scaler. Targets may have several columns.
+    Inputs and targets are standardised by the estimator; no scaler is needed. Targets may have several columns.
 
     Args:
         hidden: Widths of the hidden layers; ``()`` is a linear model.
         activation: Name of the activation.
-        prior: Of the weights: "r2d2", "adaptive" (learns its own sparsity and scale), "auto" (two adaptive priors, of
-            which validation chooses), "paper", "gaussian", "horseshoe", "horseshoe+", "spike-and-slab",
-            "dirichlet-laplace", "double-pareto", or an object of `r2d2net.priors`.
+        prior: Prior of the weights: "r2d2", "adaptive" (learns its own sparsity and scale), "auto" (two adaptive
+            priors, between which validation chooses), "paper", "gaussian", "horseshoe", "horseshoe+",
+            "spike-and-slab", "dirichlet-laplace", "double-pareto", or an object of `r2d2net.priors`.
         algorithm: "svgi" or another name of `r2d2net.inference`, or an object of it, such as ``SGHMC(chains=4)``.
             "map", "mcdropout" and "deepensemble" need ``prior="gaussian"``.
-        epochs: Passes over the rows; by default what makes about 1,000 steps, from 20 to 300.
+        epochs: Passes over the rows; by default the number that makes about 1,000 steps, from 20 to 300.
         batch_size: Rows of a step; by default chosen from the number of rows.
         validation: Share of the rows to hold out, or other rows (X, y). They correct the noise variance, and so the
             width of intervals.
-        patience: Stop when held-out rows have not been predicted better for so many epochs; needs ``validation``.
-        restarts: Fits from so many starts, of which held-out rows choose the best.
-        draws: Networks drawn from the posterior for a prediction.
-        random_state: Seed of everything random, a RandomState that gives one, or None for a fresh one at each fit.
-            Predictions of a fitted estimator do not change from call to call.
+        patience: Stop when held-out rows have not been predicted better for this number of epochs; needs
+            ``validation``.
+        restarts: Number of fits from different starts, of which the best on held-out rows is kept.
+        draws: Number of networks drawn from the posterior for a prediction.
+        random_state: Seed of everything random, a RandomState from which one is drawn, or None for a new one at each
+            fit. Predictions of a fitted estimator do not change from call to call.
         n_jobs: Processes for several runs (restarts, "auto", ensembles, chains); the result is the same.
-        device: Where to compute, such as "cuda"; the CPU by default.
+        device: Device of the computation, such as "cuda"; the CPU by default.
         verbose: Show progress on a terminal.
 
     Attributes:
         posterior_: The fitted `r2d2net.Posterior`.
         n_features_in_: Number of inputs.
-        feature_names_in_: Their names, where X had names.
+        feature_names_in_: Names of the inputs, where X had names.
 
     Example:
         >>> x = np.random.default_rng(0).normal(size=(200, 3))
@@ -57,16 +58,36 @@ class R2D2Regressor(RegressorMixin, BayesianPerceptron):
     """
 
     def fit(self, X: Any, y: Any) -> Self:
-        """Fit to a table (rows, inputs) and targets (rows,) or (rows, outputs)."""
+        """Fit the network to a table of rows and their targets.
+
+        Args:
+            X: Table (rows, inputs) of numbers: an array or a pandas DataFrame.
+            y: Targets (rows,) or (rows, outputs).
+
+        Returns:
+            The fitted estimator itself.
+
+        Raises:
+            DataError: If the data cannot be used.
+            ParameterError: If a parameter of the estimator lies outside its range.
+        """
         X, y = validate_data(self, X, y, dtype=np.float64, multi_output=True, y_numeric=True, ensure_min_samples=2)
         y = y.astype(np.float64)
-        held = self._validation(multi_output=True, y_numeric=True)
-        if isinstance(held, tuple):
-            held = held[0], _targets_like(y, held[1])
-        return self._fit(X, y, 1 if y.ndim == 1 else y.shape[1], Gaussian(), held)
+        validation = self._validation(multi_output=True, y_numeric=True)
+        if isinstance(validation, tuple):
+            validation = validation[0], _targets_like(y, validation[1])
+        return self._fit(X, y, 1 if y.ndim == 1 else y.shape[1], Gaussian(), validation)
 
     def predict(self, X: Any, return_std: bool = False) -> np.ndarray | tuple[np.ndarray, np.ndarray]:
-        """Predictive mean and, if asked for, the standard deviation of a new observation."""
+        """Predict the mean of each row's target.
+
+        Args:
+            X: Table (rows, inputs) of numbers: an array or a pandas DataFrame.
+            return_std: Return the standard deviation of a new observation as well.
+
+        Returns:
+            The means, (rows,) or (rows, outputs), or the pair of means and standard deviations.
+        """
         means, deviations = [], []
         for prediction in self._regressions(X):
             means.append(prediction.mean)
@@ -75,7 +96,18 @@ class R2D2Regressor(RegressorMixin, BayesianPerceptron):
         return (joined(means), joined(deviations)) if return_std else joined(means)
 
     def predict_interval(self, X: Any, level: float = 0.9) -> tuple[np.ndarray, np.ndarray]:
-        """Ends of the central interval that holds a new observation with this probability."""
+        """Predict the central interval that contains a new observation with a given probability.
+
+        Args:
+            X: Table (rows, inputs) of numbers: an array or a pandas DataFrame.
+            level: The probability, strictly between 0 and 1.
+
+        Returns:
+            The lower and the upper ends, each (rows,) or (rows, outputs).
+
+        Raises:
+            ParameterError: If the level does not lie strictly between 0 and 1.
+        """
         ends = [prediction.interval(level) for prediction in self._regressions(X)]
         return joined([low for low, _ in ends]), joined([high for _, high in ends])
 
@@ -92,7 +124,7 @@ class R2D2Regressor(RegressorMixin, BayesianPerceptron):
 
 
 def _targets_like(y: np.ndarray, held: np.ndarray) -> np.ndarray:
-    """Validation targets in the shape of the training targets; both may have one column or none."""
+    """Bring validation targets to the shape of the training targets; (rows,) and (rows, 1) count as the same."""
     if held[0].size != y[0].size:
         fix = f"the training targets have {y[0].size}, and so must they"
         raise DataError(f"validation: y has {held[0].size} columns: {fix}")

@@ -1,4 +1,4 @@
-"""Estimators as plain JSON, beside the safetensors file of their posterior: nothing that is read can run code."""
+"""Estimators as JSON, beside the safetensors file of their posterior: reading a file never runs code from it."""
 
 from __future__ import annotations
 
@@ -18,19 +18,38 @@ from r2d2net.priors import ScaleMixturePrior
 from r2d2net.specification import describe, method_from, prior_from
 
 FILE = "estimator.json"
-DATA = "validation"  # the parameter that may be rows of the user's in place of a number
+DATA = "validation"  # the parameter that may be rows of data in place of a number
 READERS = {"prior": prior_from, "algorithm": method_from}
 
 
 def write(folder: Path, content: dict[str, Any]) -> Path:
-    """Write the estimator's file, complete or not at all."""
+    """Write the estimator's file, complete or not at all.
+
+    Args:
+        folder: Folder of the estimator, made where it is missing.
+        content: The estimator as JSON.
+
+    Returns:
+        Path of the file.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     write_json(folder / FILE, content)
     return folder / FILE
 
 
 def read(folder: Path, kind: str) -> dict[str, Any]:
-    """What `write` wrote for an estimator of this class."""
+    """Read the file of an estimator.
+
+    Args:
+        folder: Folder of the estimator.
+        kind: Name of the estimator's class.
+
+    Returns:
+        The estimator as JSON.
+
+    Raises:
+        CheckpointError: If the file cannot be read, is not JSON or holds an estimator of another class.
+    """
     path = folder / FILE
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
@@ -45,13 +64,13 @@ def read(folder: Path, kind: str) -> dict[str, Any]:
 
 
 def plain_parameters(parameters: dict[str, Any]) -> dict[str, Any]:
-    """Constructor parameters as JSON has them; rows of the user's data are left out, see `left_out`."""
+    """Convert constructor parameters to JSON; rows of data are replaced by null, see `left_out`."""
     absent = left_out(parameters)
     return {name: None if name in absent else _plain(name, value) for name, value in parameters.items()}
 
 
 def left_out(parameters: dict[str, Any]) -> dict[str, str]:
-    """Parameters that are rows of the user's, and why they are saved as null: a saved estimator holds no data.
+    """Name the parameters that are rows of data, which a saved estimator does not hold, each with a reason.
 
     >>> left_out({"validation": (np.zeros((5, 3)), np.zeros(5)), "epochs": 3})
     {'validation': 'rows of data, which are not saved'}
@@ -61,12 +80,12 @@ def left_out(parameters: dict[str, Any]) -> dict[str, str]:
 
 
 def parameters_from(plain: dict[str, Any]) -> dict[str, Any]:
-    """Constructor parameters back from JSON."""
+    """Convert constructor parameters back from JSON."""
     return {name: _value(name, value) for name, value in plain.items()}
 
 
 def plain_labels(classes: np.ndarray) -> dict[str, Any]:
-    """Class labels as JSON has them; their dtype tells 1 from 1.0, and texts of fixed width from objects.
+    """Convert class labels to JSON, with the dtype that distinguishes 1 from 1.0 and fixed-width texts from objects.
 
     >>> plain_labels(np.array(["ham", "spam"]))
     {'dtype': '<U4', 'values': ['ham', 'spam']}
@@ -78,7 +97,7 @@ def plain_labels(classes: np.ndarray) -> dict[str, Any]:
 
 
 def labels_from(plain: dict[str, Any]) -> np.ndarray:
-    """Class labels back from JSON."""
+    """Convert class labels back from JSON."""
     return np.array(plain["values"], dtype=plain["dtype"])
 
 
