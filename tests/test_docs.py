@@ -17,11 +17,11 @@ from typer.main import get_command
 
 import r2d2net
 from r2d2net.cli import app
-from r2d2net.paper.report.results import read_folder
-from r2d2net.paper.report.standing import standings
-from r2d2net.paper.report.table_layouts import compared
+from r2d2net.paper.report.grid_results import read_grid
+from r2d2net.paper.report.ranking import placements
+from r2d2net.paper.report.row_styles import display_name
+from r2d2net.paper.report.table_layouts import compare_grid
 from r2d2net.registry import ALGORITHMS, PRIORS
-from r2d2net.report.drawing import name_of
 from r2d2net.shrinkage.relevance import LEVEL
 from r2d2net.tables import novelty
 
@@ -170,13 +170,13 @@ def test_pages_have_what_they_promise(site: dict[Path, Page]) -> None:
 
 def test_what_is_said_of_the_simulation_is_what_its_files_say() -> None:
     text = " ".join((ROOT / "docs" / "results.md").read_text(encoding="utf-8").split())
-    found = read_folder(ROOT / "results" / "simulation-machine")
-    entries = next(one.entries for one in compared(found) if one.metric == "mse")
-    places = Counter(one.word for one in standings(entries))
+    found = read_grid(ROOT / "results" / "simulation-machine")
+    entries = next(one.entries for one in compare_grid(found) if one.metric == "mse")
+    places = Counter(one.word for one in placements(entries))
     said = "lowest mean test error in {} cells, is within one standard error of the lowest in {} and behind in {}"
     assert said.format(places["leads"], places["ties"], places["is behind"]) in text
     report = (ROOT / "results" / "simulation-machine" / "report.md").read_text(encoding="utf-8")
-    assert "It is in **10 of 11** such cells" in report
+    assert "R2D2-SVGI's is at or below the paper's in **10 of 11**." in report
     assert "in 10 of the 11 cells where that is above the noise" in text
     mean = {(one.setting, one.row): one.mean for one in entries}
     cells = [f"S{scenario} L={layers}" for scenario in (1, 2) for layers in (1, 2, 3)]
@@ -197,7 +197,7 @@ def test_what_is_said_of_the_simulation_is_what_its_files_say() -> None:
 def test_what_is_said_of_images_is_what_its_files_say() -> None:
     text = (ROOT / "docs" / "results.md").read_text(encoding="utf-8")
     for inside, folder in {"MNIST": "ood-mnist", "CIFAR-10": "ood-cifar10"}.items():
-        tables = {one.metric: one.entries for one in compared(read_folder(ROOT / "results" / f"{folder}-machine"))}
+        tables = {one.metric: one.entries for one in compare_grid(read_grid(ROOT / "results" / f"{folder}-machine"))}
         ours = {(metric, one.setting, one.row): one.mean for metric in tables for one in tables[metric]}
         for outside in ("Fashion-MNIST", "OMNIGLOT", "SVHN"):
             directed, undirected = (ours[metric, outside, "r2d2-svgi"] for metric in ("auroc", "paper_auroc"))
@@ -207,8 +207,8 @@ def test_what_is_said_of_images_is_what_its_files_say() -> None:
             best = max(rows, key=lambda row: rows[row])
             line = next(line for line in text.splitlines() if line.startswith(f"| {inside} | {outside} |"))
             assert f"| {directed:.1f} | {undirected:.1f} |" in line
-            assert f"| {rows[best]:.1f}, {name_of(best)} |" in line
-    tables = compared(read_folder(ROOT / "results" / "classification-lenet-machine"))
+            assert f"| {rows[best]:.1f}, {display_name(best)} |" in line
+    tables = compare_grid(read_grid(ROOT / "results" / "classification-lenet-machine"))
     entries = next(one.entries for one in tables if one.metric == "accuracy")
     accuracy = {one.row: one.mean for one in entries if one.setting == "CIFAR-10"}
     assert f"R2D2-SVGI has {accuracy['r2d2-svgi']:.1f}% (Gaussian prior by SVI {accuracy['gauss-svi']:.1f}%" in text

@@ -11,8 +11,8 @@ from r2d2net.errors import DataError
 from r2d2net.files import write_json
 from r2d2net.paper import cell_files
 from r2d2net.paper.cell_files import pack_cells, read_table, unpack_cells
-from r2d2net.paper.report.reproduction import write_report
-from r2d2net.paper.report.results import read_folder
+from r2d2net.paper.report.grid_report import write_report
+from r2d2net.paper.report.grid_results import read_grid
 from table_runs import command
 
 RESULTS = Path(__file__).parents[2] / "results"
@@ -67,7 +67,7 @@ def test_where_there_are_files_the_table_is_not_read(grid):
     pack_cells(grid)
     assert unpack_cells(grid) == 0
     (grid / "cells" / "r2d2-svgi-1.json").unlink()
-    assert read_folder(grid).missing == ["r2d2-svgi-1"]
+    assert read_grid(grid).missing == ["r2d2-svgi-1"]
     write_report(grid)
     assert "r2d2-svgi-1" not in read_table(grid)
 
@@ -102,7 +102,7 @@ def test_a_damaged_table_is_one_line(grid, line, match):
     table = pack_cells(grid)
     shutil.rmtree(grid / "cells")
     table.write_text(table.read_text() + line + "\n")
-    for use in (read_folder, unpack_cells):
+    for use in (read_grid, unpack_cells):
         with pytest.raises(DataError, match=match):
             use(grid)
     ended = command("report", grid)
@@ -118,6 +118,6 @@ def test_a_file_of_another_cell_is_one_line(grid):
 
 @pytest.mark.parametrize("folder", sorted(path.parent.name for path in RESULTS.glob("*/grid.json")))
 def test_committed_results_are_complete(folder):
-    read = read_folder(RESULTS / folder)
+    read = read_grid(RESULTS / folder)
     assert read.results
     assert (read.missing, read.failures) == ([], {})

@@ -78,7 +78,7 @@ def demo(
 ) -> None:
     """Run `r2d2net demo`."""
     make_folder(out, "--out")
-    from r2d2net.paper.report.demo import run_demo
+    from r2d2net.paper.demo import run_demo
 
     _say_what_was_written(run_demo(out, seed, console=Console(quiet=json or quiet)), json=json, quiet=quiet)
 
@@ -116,9 +116,9 @@ def reproduce(
         raise ParameterError("NAME is missing: `r2d2net reproduce --list` shows what can be reproduced")
     from r2d2net.paper.experiments.reproducing import Request
     from r2d2net.paper.experiments.reproducing import reproduce as run
-    from r2d2net.paper.report.flat_results import HINT, has_parquet
-    from r2d2net.paper.report.reproduction import write_report
-    from r2d2net.paper.report.terminal import first_table
+    from r2d2net.paper.report.grid_report import write_report
+    from r2d2net.paper.report.result_exports import HINT, has_parquet
+    from r2d2net.paper.report.terminal_table import first_table
 
     words = tuple(word for word in only.split(",") if word)
     request = Request(name, scale.value, replicates, words, workers, out, backend.value, address, variant, seed)
@@ -149,8 +149,8 @@ def report(
     quiet: Quiet = False,
 ) -> None:
     """Run `r2d2net report`."""
-    from r2d2net.paper.report.flat_results import HINT, has_parquet
-    from r2d2net.paper.report.index import write_reports
+    from r2d2net.paper.report.index_page import write_reports
+    from r2d2net.paper.report.result_exports import HINT, has_parquet
 
     _say_what_was_written(write_reports(folders, out), json=json, quiet=quiet, content={})
     if not (has_parquet() or quiet):

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from r2d2net.report.drawing import BLUE, GREY, ORANGE, RED, plain
+from r2d2net.report.drawing import BLUE, GREY, ORANGE, RED, hide_frame
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -22,7 +22,7 @@ def _figure(panels: int, width: float, height: float) -> tuple[Figure, list[Axes
 
     figure = Figure(figsize=(width, height), layout="constrained")
     axes = figure.subplots(1, panels, squeeze=False)[0]
-    plain(*axes)
+    hide_frame(*axes)
     return figure, list(axes)
 
 

@@ -1,4 +1,4 @@
-"""Where the paper's text, tables, formulas and code disagree, and what we do instead."""
+"""Where the paper's text, tables, formulas and code disagree with each other, and what is done here instead."""
 
 from __future__ import annotations
 
@@ -6,10 +6,15 @@ from typing import NamedTuple
 
 
 class Discrepancy(NamedTuple):
-    """A known mistake of the paper, and the artefacts whose figures it concerns."""
+    """A known mistake of the paper.
 
-    text: str  # Markdown
-    concerns: tuple[str, ...]  # beginnings of artefacts' names
+    Attributes:
+        text: What disagrees, as Markdown.
+        concerns: The artefacts whose figures it concerns, each by the beginning of its name.
+    """
+
+    text: str
+    concerns: tuple[str, ...]
 
 
 FITTED = (
@@ -131,10 +136,14 @@ DISCREPANCIES = (
 )
 
 
-def concerning(artefact: str) -> list[str]:
-    """The texts of what concerns an artefact.
+def discrepancies_of(artefact: str) -> list[str]:
+    """Return the texts of all discrepancies that concern an artefact.
 
-    >>> len(concerning("ood-cifar10")) > len(concerning("ood-drd")) > 0
+    >>> len(discrepancies_of("ood-cifar10")) > len(discrepancies_of("ood-drd")) > 0
     True
     """
-    return [one.text for one in DISCREPANCIES if any(artefact.startswith(name) for name in one.concerns)]
+    return [
+        discrepancy.text
+        for discrepancy in DISCREPANCIES
+        if any(artefact.startswith(beginning) for beginning in discrepancy.concerns)
+    ]

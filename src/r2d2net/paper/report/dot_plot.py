@@ -6,8 +6,8 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
-from r2d2net.paper.report.comparison import Compared
-from r2d2net.paper.report.standing import FAVOURITE
+from r2d2net.paper.report.comparison import ComparedMean
+from r2d2net.paper.report.ranking import R2D2_SVGI
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -23,14 +23,17 @@ LOG_FROM = 8.0  # largest over smallest value of a figure from which the axis is
 
 
 def dot_plot(
-    entries: Sequence[Compared], label: str, references: Mapping[str, Mapping[str, float]] | None = None
+    entries: Sequence[ComparedMean], label: str, references: Mapping[str, Mapping[str, float]] | None = None
 ) -> Figure:
-    """A figure of one metric.
+    """Draw one metric of a table.
 
     Args:
-        entries: Ours and the paper's.
-        label: The axis.
-        references: setting -> name -> value of lines to draw across the rows.
+        entries: Our means and the paper's figures.
+        label: The label of the horizontal axes.
+        references: Values to draw as lines across the rows, by setting and by their names in `LINES`.
+
+    Returns:
+        The figure.
     """
     from matplotlib.figure import Figure
     from matplotlib.lines import Line2D
@@ -50,7 +53,7 @@ def dot_plot(
         panel.set_visible(False)
     handles: list[Any] = [
         Line2D([], [], color=BLUE, marker="o", label="ours, ± standard error"),
-        Line2D([], [], color=RED, marker="o", label=f"ours, {FAVOURITE}"),
+        Line2D([], [], color=RED, marker="o", label=f"ours, {R2D2_SVGI}"),
         Line2D([], [], color="0.2", marker="D", fillstyle="none", linestyle="", label="the paper's"),
     ]
     names = dict.fromkeys(name for lines in (references or {}).values() for name in lines)
@@ -61,7 +64,7 @@ def dot_plot(
     return figure
 
 
-def _panel(panel: Axes, entries: Sequence[Compared], rows: Sequence[str], lines: Mapping[str, float]) -> None:
+def _panel(panel: Axes, entries: Sequence[ComparedMean], rows: Sequence[str], lines: Mapping[str, float]) -> None:
     values = [v for e in entries for v in (e.mean, e.paper.value if e.paper else None) if v is not None]
     values = [v for v in [*values, *lines.values()] if math.isfinite(v)]
     if values and min(values) > 0 and max(values) / min(values) > LOG_FROM:
@@ -71,7 +74,7 @@ def _panel(panel: Axes, entries: Sequence[Compared], rows: Sequence[str], lines:
             panel.axvline(value, color=LINES[name][0], linestyle=LINES[name][1], linewidth=1)
     for entry in entries:
         height = rows.index(entry.row)
-        colour = RED if entry.row == FAVOURITE else BLUE
+        colour = RED if entry.row == R2D2_SVGI else BLUE
         if entry.paper is not None:
             panel.plot(entry.paper.value, height, marker="D", color="0.2", fillstyle="none", markersize=5.5)
         if entry.mean is not None:

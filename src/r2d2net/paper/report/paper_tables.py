@@ -1,6 +1,6 @@
-"""The figures of the paper's tables, shipped with the package, under our names of rows.
+"""The figures of the paper's tables, which ship with the package, under our names of the rows.
 
-A figure is known by table, setting ("S2 L=1", "CIFAR-10"), row ("r2d2-svgi") and metric ("mse").
+A figure is identified by table, setting ("S2 L=1", "CIFAR-10"), row ("r2d2-svgi") and metric ("mse").
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import pandas as pd
 
-# The paper's names of models, priors and algorithms -> ours; its tables do not agree on them.
+# the paper's names of models, on which its tables do not agree -> our names of rows
 MODELS = {
     "Freq": "freq",
     "Frequentist": "freq",
@@ -31,36 +31,39 @@ MODELS = {
 PRIORS = {"Gauss": "gauss", "HS": "hs", "SaS": "sas", "R2D2": "r2d2"}
 
 
-class Figure(NamedTuple):
-    """A number of the paper; its standard deviation where the paper gives one."""
+class PaperFigure(NamedTuple):
+    """A number of the paper, and its standard deviation where the paper gives one."""
 
     value: float
     sd: float | None
 
 
 @cache
-def figures() -> dict[tuple[str, str, str, str], Figure]:
-    """(table, setting, row, metric) -> the paper's figure.
+def paper_figures() -> dict[tuple[str, str, str, str], PaperFigure]:
+    """Read all figures of the paper's tables.
 
-    >>> figures()["ood_mnist_lenet", "Fashion-MNIST", "r2d2-svgi", "auroc"]
-    Figure(value=98.75, sd=None)
-    >>> len(figures())
+    Returns:
+        The figures by (table, setting, row, metric).
+
+    >>> paper_figures()["ood_mnist_lenet", "Fashion-MNIST", "r2d2-svgi", "auroc"]
+    PaperFigure(value=98.75, sd=None)
+    >>> len(paper_figures())
     702
     """
     with files("r2d2net.paper.report").joinpath("paper_tables.csv").open(encoding="utf-8") as file:
         table = pd.read_csv(file, keep_default_na=False)
     return {
-        (line.table, line.setting, row_name(line.model_or_prior, line.algorithm), line.metric): Figure(
+        (line.table, line.setting, row_of_model(line.model_or_prior, line.algorithm), line.metric): PaperFigure(
             float(line.value), float(line.sd) if line.sd != "" else None
         )
         for line in table.itertuples()
     }
 
 
-def row_name(model: str, algorithm: str) -> str:
-    """Our name of a row of the paper's.
+def row_of_model(model: str, algorithm: str) -> str:
+    """Return our name of the row of a model, or of a prior and an algorithm, in the paper's tables.
 
-    >>> row_name("Gauss", "SGMCMC"), row_name("MCD", "SVI"), row_name("R2D2-Net", "")
+    >>> row_of_model("Gauss", "SGMCMC"), row_of_model("MCD", "SVI"), row_of_model("R2D2-Net", "")
     ('gauss-sgmcmc', 'mcd', 'r2d2-svgi')
     """
     return MODELS[model] if model in MODELS else f"{PRIORS[model]}-{algorithm.lower()}"

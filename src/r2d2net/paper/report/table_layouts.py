@@ -1,4 +1,4 @@
-"""Which of the paper's tables an artefact is, and which of its numbers stand in it. A new table is a line of TABLES."""
+"""Which of the paper's tables an artefact reproduces, and which metrics the table has: one line of TABLES each."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from r2d2net.errors import DataError
-from r2d2net.paper.report.comparison import Compared, compare
-from r2d2net.paper.report.results import Found
+from r2d2net.paper.report.comparison import ComparedMean, compare
+from r2d2net.paper.report.grid_results import GridResults
 
 METRICS = {
     "mse": "Test MSE",
@@ -30,23 +30,32 @@ METRICS = {
 }
 
 
-class Table(NamedTuple):
-    """One of the paper's tables, or of our own."""
+class TableLayout(NamedTuple):
+    """The layout of one of the paper's tables, or of one of our own.
 
-    paper: str  # its name in paper_tables.csv; "" where the paper has none
-    metrics: dict[str, str]  # ours -> the paper's name; "" where the paper has none
-    drawn: tuple[str, ...] = ()  # metrics that are drawn as well
-    note: str = ""  # what is said of it after each metric's title
-    titles: Mapping[str, str] = MappingProxyType({})  # of metrics that are called otherwise here
-    unlike: tuple[str, ...] = ()  # metrics that measure something else than the paper's figure beside them
+    Attributes:
+        paper: The name of the table in paper_tables.csv; "" where the paper has none.
+        metrics: Our names of the metrics and the paper's names of them; "" where the paper does not have the metric.
+        drawn: The metrics that are also drawn.
+        note: What is added to the title of each metric.
+        titles: The titles of metrics that are not called as in `METRICS`.
+        unlike: The metrics that do not measure the same as the paper's figures beside them.
+    """
+
+    paper: str
+    metrics: dict[str, str]
+    drawn: tuple[str, ...] = ()
+    note: str = ""
+    titles: Mapping[str, str] = MappingProxyType({})
+    unlike: tuple[str, ...] = ()
 
 
-class Compare(NamedTuple):
-    """One metric of a table."""
+class MetricComparison(NamedTuple):
+    """One metric of a table: its name, its title, all entries, and whether they are also drawn."""
 
-    metric: str  # our name of it
+    metric: str
     title: str
-    entries: list[Compared]
+    entries: list[ComparedMean]
     drawn: bool
 
 
@@ -67,55 +76,77 @@ SIMULATION = {
     "nll": "",
 }
 
-TABLES: dict[str, tuple[Table, ...]] = {
+TABLES: dict[str, tuple[TableLayout, ...]] = {
     # the paper does not say in which units its weights are: ours are those of standardised data
-    "simulation": (Table("simulation", SIMULATION, ("mse", "function_distance"), unlike=("inference_error",)),),
-    "ood-mnist": (Table("ood_mnist_lenet", OOD, DRAWN, titles=DIRECTED, unlike=tuple(DIRECTED)),),
-    "ood-cifar10": (Table("ood_cifar10_lenet", OOD, DRAWN, titles=DIRECTED, unlike=tuple(DIRECTED)),),
-    "ood-drd": (Table("ood_drd_lenet", OOD, DRAWN, titles=DIRECTED, unlike=tuple(OOD)),),  # another set of retinas
-    "classification-lenet": (Table("classification_lenet", {**LABELS_F1, "nll": "", "ece": ""}, ("accuracy",)),),
+    "simulation": (TableLayout("simulation", SIMULATION, ("mse", "function_distance"), unlike=("inference_error",)),),
+    "ood-mnist": (TableLayout("ood_mnist_lenet", OOD, DRAWN, titles=DIRECTED, unlike=tuple(DIRECTED)),),
+    "ood-cifar10": (TableLayout("ood_cifar10_lenet", OOD, DRAWN, titles=DIRECTED, unlike=tuple(DIRECTED)),),
+    "ood-drd": (
+        TableLayout("ood_drd_lenet", OOD, DRAWN, titles=DIRECTED, unlike=tuple(OOD)),
+    ),  # another set of retinas
+    "classification-lenet": (TableLayout("classification_lenet", {**LABELS_F1, "nll": "", "ece": ""}, ("accuracy",)),),
     "classification-alexnet": (
-        Table("classification_alexnet", LABELS, ("accuracy",)),
-        Table("classification_alexnet_f1", LABELS_F1, note=", beside the paper's second table, which has F1"),
+        TableLayout("classification_alexnet", LABELS, ("accuracy",)),
+        TableLayout("classification_alexnet_f1", LABELS_F1, note=", beside the paper's second table, which has F1"),
     ),
-    "architectures": (Table("architectures_cifar10", LABELS, ("accuracy",)),),
-    "regimes": (Table("", {"mse": "", "nll": "", "coverage": "", "relevance_auroc": ""}, ("mse",)),),
-    "uci": (Table("", {"rmse": "", "nll": "", "coverage": ""}, ("rmse",)),),
+    "architectures": (TableLayout("architectures_cifar10", LABELS, ("accuracy",)),),
+    "regimes": (TableLayout("", {"mse": "", "nll": "", "coverage": "", "relevance_auroc": ""}, ("mse",)),),
+    "uci": (TableLayout("", {"rmse": "", "nll": "", "coverage": ""}, ("rmse",)),),
 }
-# The paper's simulation was computed on the variant `table` of its scenarios.
+# the paper's simulation was computed on the variant `table` of its scenarios
 OTHER_DATA = {("simulation", "text")}
 
 
-def compared(found: Found) -> Iterator[Compare]:
-    """Each metric of an artefact's tables, and its entries."""
-    tables = TABLES.get(found.name, ())
-    if not tables:
+def compare_grid(grid: GridResults) -> Iterator[MetricComparison]:
+    """Compare the results of a grid with the paper's tables of the same artefact.
+
+    Args:
+        grid: The results.
+
+    Yields:
+        Each metric of the artefact's tables for which there is a result or a figure of the paper.
+
+    Raises:
+        DataError: A result has no row or setting.
+    """
+    layouts = TABLES.get(grid.name, ())
+    if not layouts:
         return
-    flat = [one for result in found.results for one in by_setting(result)]
-    cells = [cell["settings"] for cell in found.about["cells"]]
+    cells = [part for result in grid.results for part in split_by_setting(result)]
+    settings = [cell["settings"] for cell in grid.about["cells"]]
     expected = [
-        (one["setting"], one["row"])
-        for one in cells
-        if {"setting", "row"} <= one.keys() and one.get("kind") != "oracle"
+        (cell["setting"], cell["row"])
+        for cell in settings
+        if {"setting", "row"} <= cell.keys() and cell.get("kind") != "oracle"
     ]
-    for table in tables:
-        for ours, theirs in table.metrics.items():
+    for layout in layouts:
+        for ours, theirs in layout.metrics.items():
             name = theirs or ours
-            values = [{**one, "result": {name: one["result"].get(ours)}} for one in flat]
-            paper = table.paper if theirs and (found.name, found.variant) not in OTHER_DATA else ""
-            entries = compare(values, paper, [name], expected=expected, same_measure=ours not in table.unlike)
+            values = [{**cell, "result": {name: cell["result"].get(ours)}} for cell in cells]
+            paper = layout.paper if theirs and (grid.name, grid.variant) not in OTHER_DATA else ""
+            entries = compare(values, paper, [name], expected=expected, same_measure=ours not in layout.unlike)
             if any(entry.mean is not None or entry.paper is not None for entry in entries):
-                title = table.titles.get(ours, METRICS[ours]) + table.note
-                yield Compare(ours, title, entries, ours in table.drawn)
+                title = layout.titles.get(ours, METRICS[ours]) + layout.note
+                yield MetricComparison(ours, title, entries, ours in layout.drawn)
 
 
-def by_setting(result: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """A result of several settings (an out-of-distribution run has one for each set) as one for each."""
+def split_by_setting(result: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """Divide the result of a cell into one for each setting.
+
+    Args:
+        result: The result of a cell. Out-of-distribution runs have several settings, one for each set of images.
+
+    Yields:
+        A result with a single setting; none for an oracle, which has no row in the tables.
+
+    Raises:
+        DataError: The result has no row or setting.
+    """
     settings, values = result["settings"], result["result"]
     if settings.get("kind") == "oracle":
         return
     if "row" not in settings or not ("setting" in settings or isinstance(values.get("settings"), dict)):
         raise DataError(f"the result {result['key']} has no row and setting: it is none of this artefact's, remove it")
-    inner = values.get("settings", {settings.get("setting"): values})
-    for setting, numbers in inner.items():
+    by_setting = values.get("settings", {settings.get("setting"): values})
+    for setting, numbers in by_setting.items():
         yield {**result, "settings": {**settings, "setting": setting}, "result": numbers}

@@ -1,6 +1,6 @@
-"""What the report of an artefact shows besides its comparison with the paper's tables: a text, and drawings.
+"""The page of an artefact: the text and the drawings of its report besides the comparison with the paper's tables.
 
-A page reads result files only; each artefact that has more to show than numbers has a module here.
+Each artefact that has such a page has a module here, with the function ``text`` and, where it has drawings, ``draw``.
 """
 
 from __future__ import annotations
@@ -8,36 +8,41 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
+from r2d2net.paper.report.grid_results import GridResults
 from r2d2net.paper.report.pages import (
     complexity,
     filters,
     hyperparameters,
     learning_curves,
-    ood_page,
+    out_of_distribution,
     prediction_bands,
     prior_shapes,
     simulation,
     uci,
     weight_densities,
 )
-from r2d2net.paper.report.results import Found
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
 class Page(NamedTuple):
-    """Parts of an artefact's report; both are functions of what its grid left."""
+    """The page of an artefact; both functions take the results of its grid.
 
-    text: Callable[[Found], str] | None = None  # Markdown, its headings of level 2 and below
-    draw: Callable[[Found], dict[str, Figure]] | None = None  # caption -> drawing
+    Attributes:
+        text: Writes the text as Markdown, with headings of level 2 and below; "" where there are no results.
+        draw: Draws the figures, by their captions; none where there are no results.
+    """
+
+    text: Callable[[GridResults], str] | None = None
+    draw: Callable[[GridResults], dict[str, Figure]] | None = None
 
 
 PAGES: dict[str, Page] = {
     "simulation": Page(simulation.text),
-    "ood-mnist": Page(ood_page.text),
-    "ood-cifar10": Page(ood_page.text),
-    "ood-drd": Page(ood_page.text),
+    "ood-mnist": Page(out_of_distribution.text),
+    "ood-cifar10": Page(out_of_distribution.text),
+    "ood-drd": Page(out_of_distribution.text),
     "priors": Page(prior_shapes.text, prior_shapes.draw),
     "prediction-bands": Page(prediction_bands.text, prediction_bands.draw),
     "weight-densities": Page(weight_densities.text, weight_densities.draw),

@@ -1,11 +1,12 @@
-"""The page of "complexity": counts beside the paper's, and what each design stores and costs."""
+"""The page of "complexity": counts of parameters beside the paper's, and what each design stores and costs."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from r2d2net.paper.report.results import Found
-from r2d2net.report.drawing import BLUE, ORANGE, name_of, plain
+from r2d2net.paper.report.grid_results import GridResults
+from r2d2net.paper.report.row_styles import display_name
+from r2d2net.report.drawing import BLUE, ORANGE, hide_frame
 from r2d2net.report.markdown_text import pipe_table
 
 if TYPE_CHECKING:
@@ -16,15 +17,22 @@ NAMES = {"lenet": "LeNet", "alexnet": "AlexNet"}
 OTHERS = {"de": "deep ensemble", "gauss-sgld": "Gaussian BNN, SGLD"}
 
 
-def text(found: Found) -> str:
-    """The counts of networks, then a table of designs for each network."""
+def text(grid: GridResults) -> str:
+    """Write the counts of parameters, then a table of designs for each network."""
     parts = []
-    for one in found.results:
-        if one["settings"]["kind"] == "architectures":
-            rows = one["result"]["architectures"]
+    for cell in grid.results:
+        if cell["settings"]["kind"] == "architectures":
+            nets = cell["result"]["architectures"]
             lines = [
-                [r["name"], r["setting"], f"{r['parameters']:,}", f"{r['bayesian']:,}", r["paper"], r["word"]]
-                for r in rows
+                [
+                    net["name"],
+                    net["setting"],
+                    f"{net['parameters']:,}",
+                    f"{net['bayesian']:,}",
+                    net["paper"],
+                    net["word"],
+                ]
+                for net in nets
             ]
             parts.append(
                 "## Parameters of the networks\n\nA Bayesian network learns a mean and a deviation of each weight, so "
@@ -32,7 +40,7 @@ def text(found: Found) -> str:
                 "deterministic here and count once.\n\n"
                 + pipe_table(["network", "arguments", "plain", "Bayesian", "paper: plain / Bayesian", ""], lines)
             )
-    for net, rows in by_net(found).items():
+    for net, rows in costs_by_net(grid).items():
         parts.append(
             f"## What each design stores and costs: {NAMES.get(net, net)}\n\nLearnt numbers, the prior's scale "
             "variables, all floats of the training state (Adam's moments, the precision of each weight, kept draws of "
@@ -46,12 +54,13 @@ def text(found: Found) -> str:
     return "\n".join(parts)
 
 
-def by_net(found: Found) -> dict[str, dict[str, dict[str, Any]]]:
-    """network -> row -> its result."""
+def costs_by_net(grid: GridResults) -> dict[str, dict[str, dict[str, Any]]]:
+    """Return the result of each row, by network and row."""
     nets: dict[str, dict[str, dict[str, Any]]] = {}
-    for one in found.results:
-        if one["settings"]["kind"] == "row":
-            nets.setdefault(one["settings"]["net"], {})[one["settings"]["row"]] = one["result"]
+    for cell in grid.results:
+        settings = cell["settings"]
+        if settings["kind"] == "row":
+            nets.setdefault(settings["net"], {})[settings["row"]] = cell["result"]
     return nets
 
 
@@ -59,21 +68,21 @@ def _lines(rows: dict[str, dict[str, Any]]) -> list[list[str]]:
     return [
         [
             _name(row),
-            f"{one['learnt']:,}",
-            f"{one['scales']:,}",
-            f"{one['state']:,}",
-            f"{1e3 * one['step_seconds']:.1f}",
-            f"{one['ratio']:.2f}",
+            f"{cost['learnt']:,}",
+            f"{cost['scales']:,}",
+            f"{cost['state']:,}",
+            f"{1e3 * cost['step_seconds']:.1f}",
+            f"{cost['ratio']:.2f}",
         ]
-        for row, one in rows.items()
+        for row, cost in rows.items()
     ]
 
 
-def draw(found: Found) -> dict[str, Figure]:
-    """Bars: floats for each weight of the network, and the time of a step in units of plain training."""
+def draw(grid: GridResults) -> dict[str, Figure]:
+    """Draw as bars the floats for each weight of the network, and the time of a step in units of plain training."""
     from matplotlib.figure import Figure
 
-    nets = by_net(found)
+    nets = costs_by_net(grid)
     if not nets:
         return {}
     names = list(dict.fromkeys(row for rows in nets.values() for row in rows))
@@ -83,8 +92,8 @@ def draw(found: Found) -> dict[str, Figure]:
     for index, (net, rows) in enumerate(nets.items()):
         places = [names.index(row) + (index - (len(nets) - 1) / 2) * height for row in rows]
         values = (
-            [one["state"] / one["weights"] for one in rows.values()],
-            [one["ratio"] for one in rows.values()],
+            [cost["state"] / cost["weights"] for cost in rows.values()],
+            [cost["ratio"] for cost in rows.values()],
         )
         for ax, numbers in zip((left, right), values, strict=True):
             bars = ax.barh(places, numbers, height, color=COLORS.get(net, "0.5"), label=NAMES.get(net, net))
@@ -96,9 +105,9 @@ def draw(found: Found) -> dict[str, Figure]:
     for ax in (left, right):
         ax.margins(x=0.12)
     right.legend(frameon=False, loc="lower right")
-    plain(left, right)
+    hide_frame(left, right)
     return {"What each design stores while it trains, and what a step costs": figure}
 
 
 def _name(row: str) -> str:
-    return OTHERS.get(row) or name_of(row)
+    return OTHERS.get(row) or display_name(row)

@@ -1,51 +1,52 @@
-"""The page of "prediction-bands": a panel a design, the prediction above, its distance from the truth below."""
+"""The page of "prediction-bands": for each design the prediction, and below it the distance from the truth."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
 from r2d2net.json_arrays import unpack
-from r2d2net.paper.report.by_row import SAME_ALGORITHM, Columns, first_of_rows, standing, table
-from r2d2net.paper.report.results import Found
-from r2d2net.report.drawing import BLACK, RED, SKY, name_of, plain
+from r2d2net.paper.report.grid_results import GridResults
+from r2d2net.paper.report.row_styles import display_name
+from r2d2net.paper.report.row_tables import SAME_ALGORITHM, Columns, check_least, first_results, row_table
+from r2d2net.report.drawing import BLACK, RED, SKY, hide_frame
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-TRAINED = 5.0  # inputs of the training rows reach from -5 to 5
-LEAST = 15.0  # five deviations of the noise: the lower panels reach so far at least
+TRAINED = 5.0  # inputs of training rows are between -5 and 5
+LEAST = 15.0  # half the height of the lower panels at least: five standard deviations of the noise
 
 
-def text(found: Found) -> str:
-    """How wide the bands are, and how right."""
-    if not found.results:
+def text(grid: GridResults) -> str:
+    """Write how wide the bands of each design are, and how often they are right."""
+    if not grid.results:
         return ""
     columns: Columns = {
         "test MSE": "mse",
         "MSE of the true function": "noise_floor",
         "deviation of the function under the posterior": "epistemic",
         "mean width of 90% intervals of an observation": "width",
-        "test rows inside them, %": lambda one: 100 * one["coverage"],
-        "true function inside its 90% band, %": lambda one: 100 * one["function_coverage"],
+        "test rows inside them, %": lambda result: 100 * result["coverage"],
+        "true function inside its 90% band, %": lambda result: 100 * result["function_coverage"],
     }
     return (
         "## How wide the bands are, and how right\n\nMLP of three hidden layers, 100 draws of the weights; test rows. "
         "The paper's prediction variance is that of the function under the posterior. A narrow band is of use only if "
         "it is right, so the share of test rows that intervals hold stands beside it; the noise has deviation 3, so "
         "90% intervals of an observation are 9.87 wide at best.\n\n"
-        + table(found, columns)
+        + row_table(grid, columns)
         + "\n"
-        + standing(found, "epistemic", "The paper observes that R2D2-Net has the smallest prediction variance")
+        + check_least(grid, "epistemic", "The paper observes that R2D2-Net has the smallest prediction variance")
         + SAME_ALGORITHM
     )
 
 
-def draw(found: Found) -> dict[str, Figure]:
-    """One figure of all designs."""
+def draw(grid: GridResults) -> dict[str, Figure]:
+    """Draw the bands of all designs beside each other."""
     from matplotlib.figure import Figure
 
-    rows = first_of_rows(found)
+    rows = first_results(grid)
     if not rows:
         return {}
     figure = Figure(figsize=(3.3 * len(rows) + 0.6, 7), layout="constrained")
@@ -53,13 +54,13 @@ def draw(found: Found) -> dict[str, Figure]:
     for column, (row, result) in enumerate(rows.items()):
         _panel(panels[0, column], result, relative=False)
         _panel(panels[1, column], result, relative=True)
-        panels[0, column].set_title(name_of(row))
+        panels[0, column].set_title(display_name(row))
         panels[1, column].set_xlabel("x")
     panels[0, 0].set_ylabel("y")
     panels[1, 0].set_ylabel("y minus the true function")
-    reach = max(LEAST, *(_farthest(one) for one in rows.values()))
+    reach = max(LEAST, *(_farthest(result) for result in rows.values()))
     panels[1, 0].set_ylim(-reach, reach)
-    plain(*panels.ravel())
+    hide_frame(*panels.ravel())
     handles, labels = panels[0, 0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=6, frameon=False)
     return {"Predictions of y = x³ + e; dotted lines end the range of the training rows": figure}
@@ -85,6 +86,6 @@ def _panel(ax: Axes, result: dict[str, Any], *, relative: bool) -> None:
 
 
 def _farthest(result: dict[str, Any]) -> float:
-    """How far the function's band is from the truth, over the middle nine tenths of the training rows' range."""
+    """The largest distance of the function's band from the truth in the middle nine tenths of the training range."""
     x, function = unpack(result["x"]), unpack(result["function"])
     return 1.1 * float(abs(function - x**3)[:, abs(x) < 0.9 * TRAINED].max())

@@ -1,22 +1,22 @@
-"""The page of "priors": Table 1 with exponents by theory and as measured, and the densities."""
+"""The page of "priors": the paper's Table 1 with exponents by theory and as measured, and the densities."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from r2d2net.paper.prior_rates import RateRow
-from r2d2net.paper.report.results import Found
+from r2d2net.paper.report.grid_results import GridResults
 from r2d2net.report.markdown_text import pipe_table
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-def text(found: Found) -> str:
-    """The table of rates, and what it says of the paper's setting."""
+def text(grid: GridResults) -> str:
+    """Write the table of rates, and what it says of the paper's setting."""
     from r2d2net.paper.report.prior_comparison import formula, verdict
 
-    rows = _rows(found)
+    rows = _rows(grid)
     if not rows:
         return ""
     lines = [
@@ -41,17 +41,17 @@ def text(found: Found) -> str:
     return "\n".join(parts)
 
 
-def draw(found: Found) -> dict[str, Figure]:
-    """The densities on logarithmic axes."""
+def draw(grid: GridResults) -> dict[str, Figure]:
+    """Draw the densities on logarithmic axes."""
     from r2d2net.paper.report.prior_comparison import draw as draw_rows
 
-    rows = _rows(found)
+    rows = _rows(grid)
     caption = "Marginal densities of the priors (* not in the paper's table)"
     return {caption: draw_rows(rows)} if rows else {}
 
 
-def _rows(found: Found) -> list[RateRow]:
-    return [RateRow.of(one["result"]) for one in found.results]
+def _rows(grid: GridResults) -> list[RateRow]:
+    return [RateRow.of(cell["result"]) for cell in grid.results]
 
 
 def _has(rows: list[RateRow], start: str) -> bool:

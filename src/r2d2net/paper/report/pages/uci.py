@@ -1,4 +1,4 @@
-"""What has been published of the same splits of the UCI tables, beside our best row and R2D2-SVGI.
+"""The page of "uci": published figures of the same splits of the UCI tables, beside our best row and R2D2-SVGI.
 
 The figures are those that the papers give for one hidden layer of 50 units and all 20 splits: probabilistic
 backpropagation (Hernández-Lobato and Adams, 2015), MC dropout (Gal and Ghahramani, 2016), deep ensembles
@@ -12,44 +12,47 @@ from importlib.resources import files
 
 import pandas as pd
 
-from r2d2net.paper.report.comparison import Compared, number
-from r2d2net.paper.report.results import Found
-from r2d2net.paper.report.standing import FAVOURITE
-from r2d2net.paper.report.table_layouts import compared
+from r2d2net.paper.report.comparison import ComparedMean, format_number
+from r2d2net.paper.report.grid_results import GridResults
+from r2d2net.paper.report.ranking import R2D2_SVGI
+from r2d2net.paper.report.table_layouts import compare_grid
 from r2d2net.report.markdown_text import pipe_table
 
 
 @cache
 def published() -> pd.DataFrame:
-    """Columns table, method, rmse, nll; a figure that was not given is nan."""
+    """Read the published figures: columns table, method, rmse and nll, with NaN where a paper gives no figure."""
     with files("r2d2net.paper.report").joinpath("published_uci.csv").open(encoding="utf-8") as file:
         return pd.read_csv(file)
 
 
-def text(found: Found) -> str:
-    """A table for each metric: published figures, our lowest mean and R2D2-SVGI's."""
+def text(grid: GridResults) -> str:
+    """Write a table for each metric: published figures, our lowest mean and that of R2D2-SVGI."""
     whose = "Others' are means over all 20 splits; ours over those that were run."
     parts = [f"## Published figures of the same splits\n\n{whose}\n"]
-    for one in compared(found):
-        if one.metric not in ("rmse", "nll"):
+    for comparison in compare_grid(grid):
+        if comparison.metric not in ("rmse", "nll"):
             continue
-        others = published().pivot(index="table", columns="method", values=one.metric).dropna(axis=1, how="all")
+        by_method = published().pivot(index="table", columns="method", values=comparison.metric)
+        others = by_method.dropna(axis=1, how="all")
         methods = list(others.columns)
         lines = []
-        for setting in dict.fromkeys(entry.setting for entry in one.entries):
-            ours = {e.row: e for e in one.entries if e.setting == setting and e.mean is not None}
+        for setting in dict.fromkeys(entry.setting for entry in comparison.entries):
+            ours = {e.row: e for e in comparison.entries if e.setting == setting and e.mean is not None}
             if not ours:
                 continue
             known = others.loc[setting] if setting in others.index else {}
-            theirs = [number(float(known[m])) if m in known else "-" for m in methods]
+            theirs = [format_number(float(known[m])) if m in known else "-" for m in methods]
             lowest = min(ours.values(), key=_mean)
-            mine = ours[FAVOURITE].ours if FAVOURITE in ours else "-"
+            mine = ours[R2D2_SVGI].ours if R2D2_SVGI in ours else "-"
             lines.append([setting, *theirs, mine, f"{lowest.ours} ({lowest.row})"])
         if lines:
-            parts.append(f"### {one.title}\n\n" + pipe_table(["table", *methods, FAVOURITE, "our lowest"], lines))
+            parts.append(
+                f"### {comparison.title}\n\n" + pipe_table(["table", *methods, R2D2_SVGI, "our lowest"], lines)
+            )
     return "\n".join(parts) if len(parts) > 1 else ""
 
 
-def _mean(entry: Compared) -> float:
+def _mean(entry: ComparedMean) -> float:
     assert entry.mean is not None
     return entry.mean

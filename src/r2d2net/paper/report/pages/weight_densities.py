@@ -7,53 +7,55 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from r2d2net.json_arrays import unpack
-from r2d2net.paper.report.by_row import SAME_ALGORITHM, Columns, first_of_rows, standing, table
-from r2d2net.paper.report.results import Found
-from r2d2net.report.drawing import line_of, plain
+from r2d2net.paper.report.grid_results import GridResults
+from r2d2net.paper.report.row_styles import line_style
+from r2d2net.paper.report.row_tables import SAME_ALGORITHM, Columns, check_least, first_results, row_table
+from r2d2net.report.drawing import hide_frame
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-BINS, SHOWN = 81, 0.5  # of the histogram, of which one has zero in its middle; share of the largest draw it reaches to
+BINS = 81  # odd, so that zero is in the middle of a bin
+SHOWN = 0.5  # share of the largest draw to which the histogram reaches
 
 
-def text(found: Found) -> str:
-    """How near zero the weights stay."""
-    if not found.results:
+def text(grid: GridResults) -> str:
+    """Write how near zero the smallest weights of each design stay."""
+    if not grid.results:
         return ""
     columns: Columns = {
         "weights of the layer": "weights",
         "posterior deviation of the least tenth": "deviation",
-        "their draws with |w| < 0.01, %": lambda one: 100 * one["near_zero"],
-        "draws of the whole layer with |w| < 0.01, %": lambda one: 100 * one["all_near_zero"],
+        "their draws with |w| < 0.01, %": lambda result: 100 * result["near_zero"],
+        "draws of the whole layer with |w| < 0.01, %": lambda result: 100 * result["all_near_zero"],
     }
     return (
         "## How near zero the smallest weights stay\n\nFirst layer of an MLP with three hidden layers on scenario 2, "
         "whose four inputs all matter. The paper names neither the data nor the number of weights; here they are the "
         "tenth of the layer with the least |E w|. Inputs are standardised, so weights of all designs are in the "
         "same unit.\n\n"
-        + table(found, columns)
+        + row_table(grid, columns)
         + "\n"
-        + standing(found, "deviation", "The paper observes that R2D2-Net's are the most concentrated at zero")
+        + check_least(grid, "deviation", "The paper observes that R2D2-Net's are the most concentrated at zero")
         + SAME_ALGORITHM
         + "\nUnder every design here the posterior of one weight is a Gaussian: a pole of the prior at zero shows as a "
         "small deviation, not as a pole.\n"
     )
 
 
-def draw(found: Found) -> dict[str, Figure]:
-    """Densities, and cumulative shares."""
+def draw(grid: GridResults) -> dict[str, Figure]:
+    """Draw the densities of the smallest weights, and the cumulative shares of |w|."""
     from matplotlib.figure import Figure
 
-    rows = first_of_rows(found)
+    rows = first_results(grid)
     if not rows:
         return {}
     figure = Figure(figsize=(11, 4.6), layout="constrained")
     left, right = figure.subplots(1, 2)
-    reach = SHOWN * max(float(np.abs(unpack(one["draws"])).max()) for one in rows.values())
+    reach = SHOWN * max(float(np.abs(unpack(result["draws"])).max()) for result in rows.values())
     edges = np.linspace(-reach, reach, BINS + 1)
     for row, result in rows.items():
-        style = line_of(row)
+        style = line_style(row)
         left.stairs(density(unpack(result["draws"]), edges), edges, linewidth=1.8, **style)
         quantiles, of_all = unpack(result["quantiles"]), unpack(result["all_quantiles"])
         probabilities = np.linspace(0, 1, len(quantiles))
@@ -73,12 +75,20 @@ def draw(found: Found) -> dict[str, Figure]:
     )
     for ax in (left, right):
         ax.legend(frameon=False)
-    plain(left, right)
+    hide_frame(left, right)
     return {"Posterior draws of first-layer weights, densities and cumulative shares": figure}
 
 
 def density(draws: np.ndarray, edges: np.ndarray) -> np.ndarray:
-    """Share of all draws in each bin, per unit of w; draws beyond the edges count in the whole."""
+    """Compute a histogram as a density.
+
+    Args:
+        draws: The draws, of any shape.
+        edges: The edges of the bins.
+
+    Returns:
+        The share of all draws in each bin, per unit of w; draws beyond the edges count in the whole.
+    """
     counts, _ = np.histogram(draws, edges)
     values: np.ndarray = counts / (draws.size * np.diff(edges))
     return values

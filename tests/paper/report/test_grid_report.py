@@ -12,11 +12,11 @@ from paper.report.grids import cell, simulation, write_grid
 from r2d2net import cli
 from r2d2net.errors import DataError
 from r2d2net.paper.report.discrepancies import DISCREPANCIES
-from r2d2net.paper.report.flat_results import flat
-from r2d2net.paper.report.index import write_reports
-from r2d2net.paper.report.reproduction import report, write_report
-from r2d2net.paper.report.results import read_folder
-from r2d2net.paper.report.table_layouts import TABLES, compared
+from r2d2net.paper.report.grid_report import report_as_markdown, write_report
+from r2d2net.paper.report.grid_results import read_grid
+from r2d2net.paper.report.index_page import write_reports
+from r2d2net.paper.report.result_exports import flat_table
+from r2d2net.paper.report.table_layouts import TABLES, compare_grid
 from r2d2net.report.document import Document, Section, Text, to_html
 
 MSE = {"gauss-svi": (20.0, 20.0, 23.0), "r2d2-svgi": (20.0, 21.0, 24.0)}
@@ -30,7 +30,7 @@ def grid(tmp_path):
 
 def test_a_report_says_what_is_missing_and_where_the_rest_is_from(grid):
     (grid / "cells" / "hs-svi-0.log").write_text("Traceback\nValueError: <b>no|no</b>\n")
-    text = report(grid)
+    text = report_as_markdown(grid)
     assert "Less than in the paper: fewer images." in text
     assert "**1 of 10 cells have no result**" in text
     assert r"| hs-svi-0 | ValueError: \<b\>no\|no\</b\> |" in text
@@ -41,12 +41,13 @@ def test_a_report_says_what_is_missing_and_where_the_rest_is_from(grid):
     assert "| commit | abc |" in text
     assert "Scenario 2 of the table is not that of the text." in text
     (grid / "cells" / "hs-svi-0.log").unlink()
-    assert "Not run (1): `hs-svi-0`." in report(grid)
+    assert "Not run (1): `hs-svi-0`." in report_as_markdown(grid)
 
 
-def test_what_the_simulation_must_show(grid, tmp_path):
-    text = " ".join(report(grid).split())
-    assert "It is in **1 of 1** such cells; 1 of 12 cells were run." in text
+def test_the_page_of_the_simulation(grid, tmp_path):
+    text = " ".join(report_as_markdown(grid).split())
+    assert "1 of the 12 cells of the paper's table were run." in text
+    assert "in 1 of them; R2D2-SVGI's is at or below the paper's in **1 of 1**." in text
     # 21 + 2/3 is 2/3 above 21, whose standard error is 1; the differences 0, 1, 1 have 1/3
     assert "within a standard error of the lowest, in **1 of 1** cells" in text
     assert "by that of the paired difference it is 0 of 1." in text
@@ -55,15 +56,16 @@ def test_what_the_simulation_must_show(grid, tmp_path):
     assert "| S2 L=1 | r2d2 | 1.21 | 50 | 10 ± 0 |" in text
     assert "1 of 1 are such." in text
     low = write_grid(tmp_path / "low", "simulation", simulation(MSE, floor=30.0))
-    assert "It is in **0 of 0** such cells" in report(low)
+    assert "in 0 of them; R2D2-SVGI's is at or below the paper's in **0 of 0**." in report_as_markdown(low)
+    assert "| not compared: the paper's is below the noise |" in report_as_markdown(low)
     bad = write_grid(tmp_path / "bad", "simulation", simulation({"r2d2-svgi": (30.0, 31.0, 32.0)}))
-    assert "It is not everywhere. It is in **0 of 1** such cells" in report(bad)
+    assert "in 1 of them; R2D2-SVGI's is at or below the paper's in **0 of 1**." in report_as_markdown(bad)
 
 
 def test_the_text_variant_stands_beside_no_figure(grid, tmp_path):
     other = write_grid(tmp_path / "text", "simulation", simulation(MSE), variant="text")
-    assert all(entry.paper is None for one in compared(read_folder(other)) for entry in one.entries)
-    assert "no figure of the paper stands beside ours" in report(other)
+    assert all(entry.paper is None for one in compare_grid(read_grid(other)) for entry in one.entries)
+    assert "no figure of the paper stands beside ours" in report_as_markdown(other)
 
 
 def test_out_of_distribution_runs_have_both_conventions(tmp_path):
@@ -71,7 +73,7 @@ def test_out_of_distribution_runs_have_both_conventions(tmp_path):
     rows = [
         cell(f"r2d2-svgi-{i}", {"row": "r2d2-svgi", "seed": i}, {"accuracy": 98.0, "settings": sets}) for i in (0, 1)
     ]
-    text = report(write_grid(tmp_path / "ood", "ood-mnist", rows))
+    text = report_as_markdown(write_grid(tmp_path / "ood", "ood-mnist", rows))
     assert "| SVHN | 40 ± 0 | 60 ± 0 | 99.31 |" in text
     assert "| r2d2-svgi | - (98.75), not run | - (99.64), not run | 40 ± 0 (99.31), other measure |" in text
     assert "| R2D2-Net | 98 ± 0 |" in text
@@ -135,7 +137,7 @@ def test_settings_of_several_kinds_fit_one_column(tmp_path):
         cell(f"a-{i}", {"row": "x", "seed": i, "train": train}, {"value": i})
         for i, train in enumerate((None, 5, "all"))
     ]
-    table = flat(read_folder(write_grid(tmp_path / "mixed", "unheard-of", made)))
+    table = flat_table(read_grid(write_grid(tmp_path / "mixed", "unheard-of", made)))
     assert list(table["settings.train"].isna()) == [True, False, False]
     assert list(table["settings.train"])[1:] == ["5", '"all"']
     assert list(table["result.value"]) == [0, 1, 2]
@@ -180,7 +182,7 @@ def test_the_command_writes_reports_and_an_index(grid, tmp_path):
 def test_damaged_files_are_one_line(grid, capsys, name, text, match):
     (grid / name).write_text(text)
     with pytest.raises(DataError, match=match):
-        read_folder(grid)
+        read_grid(grid)
     assert run("report", grid) == 2
     error = capsys.readouterr().err
     assert error.startswith("error: ")
@@ -195,17 +197,17 @@ def test_others_folders_are_one_line(grid, tmp_path, capsys):
     about["cells"][0]["key"] = "../secret"
     (grid / "grid.json").write_text(json.dumps(about))
     with pytest.raises(DataError, match=r"lists a cell that is none"):
-        read_folder(grid)
+        read_grid(grid)
     foreign = write_grid(tmp_path / "foreign", "simulation", [cell("a", {"kind": "row", "seed": 0}, {"value": 1.0})])
     with pytest.raises(DataError, match=r"the result a has no row and setting"):
-        report(foreign)
+        report_as_markdown(foreign)
     oracle = cell("oracle-a", {"kind": "oracle", "setting": "S1 L=0", "seed": 0}, {"value": 1.0})
     with pytest.raises(DataError, match=r"a result of simulation has no 'rhat'"):
-        report(write_grid(tmp_path / "other", "simulation", [oracle]))
+        report_as_markdown(write_grid(tmp_path / "other", "simulation", [oracle]))
 
 
 def test_without_pyarrow_there_is_a_hint(grid, monkeypatch):
-    monkeypatch.setattr("r2d2net.paper.report.flat_results.find_spec", lambda name: None)
+    monkeypatch.setattr("r2d2net.paper.report.result_exports.find_spec", lambda name: None)
     done = CliRunner().invoke(cli.app, ["report", str(grid)])
     assert done.exit_code == 0
     assert "results.parquet needs pyarrow: pip install 'r2d2net[parquet]'" in done.output
@@ -214,9 +216,9 @@ def test_without_pyarrow_there_is_a_hint(grid, monkeypatch):
 
 
 def test_every_discrepancy_concerns_an_artefact_and_every_table_is_the_papers():
-    from r2d2net.paper.report.paper_tables import figures
+    from r2d2net.paper.report.paper_tables import paper_figures
 
-    papers = {(table, metric) for table, _, _, metric in figures()}
+    papers = {(table, metric) for table, _, _, metric in paper_figures()}
     ours = {(t.paper, theirs) for tables in TABLES.values() for t in tables for theirs in t.metrics.values() if theirs}
     assert ours == papers
     assert all(one.concerns and one.text for one in DISCREPANCIES)

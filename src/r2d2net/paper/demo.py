@@ -27,7 +27,7 @@ from r2d2net.files import replace_when_written, write_json
 from r2d2net.metrics import coverage, rmse
 from r2d2net.model import AnyPrior, BayesianModel
 from r2d2net.nets import mlp, paper_mlp
-from r2d2net.paper.report.demo_figure import Band, draw
+from r2d2net.paper.demo_figure import Band, draw
 from r2d2net.posterior import Posterior
 from r2d2net.prediction import Regression
 from r2d2net.priors import R2D2

@@ -1,4 +1,4 @@
-"""What a grid of cells left in its folder, as reports read it."""
+"""The results of a grid of cells, as its report reads them from the folder that `r2d2net reproduce` filled."""
 
 from __future__ import annotations
 
@@ -11,27 +11,44 @@ from r2d2net.paper.cell_files import cell_path, has_table, is_file_name, read_ce
 ABOUT = ("artefact", "title", "scale", "reduced", "cells")
 
 
-class Found(NamedTuple):
-    """A grid's folder as it was read."""
+class GridResults(NamedTuple):
+    """The description of a grid and the results of its cells.
+
+    Attributes:
+        about: The content of grid.json: artefact, title, scale, and key and settings of every cell.
+        results: The result of each cell that has one, in the order of the grid.
+        missing: The keys of cells without a result.
+        failures: The last line of the log of each cell that was started and has no result, by its key.
+    """
 
     about: dict[str, Any]
     results: list[dict[str, Any]]
-    missing: list[str]  # keys of cells without a result
-    failures: dict[str, str] = {}  # noqa: RUF012 -- never changed; key -> last line of the log, of cells that were begun
+    missing: list[str]
+    failures: dict[str, str] = {}  # noqa: RUF012 -- never changed
 
     @property
     def name(self) -> str:
-        """What the command line calls the artefact."""
+        """The name of the artefact on the command line."""
         return str(self.about["artefact"])
 
     @property
     def variant(self) -> str:
-        """Which variant of the artefact; "" where it has none."""
+        """The variant of the artefact; "" where it has none."""
         return str(self.about.get("variant") or "")
 
 
-def read_folder(folder: Path) -> Found:
-    """What a grid left in its folder; files that are none of a grid's are one clear error."""
+def read_grid(folder: Path) -> GridResults:
+    """Read the results of a grid, from its cell files or from the table of all cells.
+
+    Args:
+        folder: The folder of the grid.
+
+    Returns:
+        The description of the grid and all results whose settings are those of the description.
+
+    Raises:
+        DataError: A file cannot be read, or was not written by a grid.
+    """
     about = read_json(folder / "grid.json", ABOUT, "run `r2d2net reproduce` first")
     table = read_table(folder) if has_table(folder) else None
     results: list[dict[str, Any]] = []
@@ -50,7 +67,7 @@ def read_folder(folder: Path) -> Found:
         if result is None and log.exists():
             lines = log.read_text(encoding="utf-8", errors="replace").split("\n")
             failures[cell["key"]] = next((line for line in reversed(lines) if line.strip()), "")
-    return Found(about, results, missing, failures)
+    return GridResults(about, results, missing, failures)
 
 
 def _stored_result(path: Path) -> dict[str, Any] | None:

@@ -9,7 +9,7 @@ import pytest
 import torch
 from rich.console import Console
 
-from r2d2net.paper.report.demo import Size, linear_regression, one_thread, run_demo, score
+from r2d2net.paper.demo import Size, linear_regression, one_thread, run_demo, score
 from r2d2net.shrinkage import Relevance
 
 SMALL = Size(rows=500, epochs=3, table_epochs=10, draws=10)

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from paper.experiments.small_figures import NAMES, small_results
-from r2d2net.paper.report.by_row import standing, table
+from r2d2net.paper.report.grid_results import GridResults
 from r2d2net.paper.report.pages import PAGES, hyperparameters, learning_curves, weight_densities
-from r2d2net.paper.report.results import Found
+from r2d2net.paper.report.row_tables import check_least, row_table
 
 WITHOUT_AXES = {"filters"}
 SAYS = {
@@ -22,28 +22,28 @@ SAYS = {
 }
 
 
-def found(name: str) -> Found:
+def small_grid(name: str) -> GridResults:
     results = list(copy.deepcopy(small_results(name)).values())
     cells = [{"key": one["key"], "settings": one["settings"]} for one in results]
-    return Found({"artefact": name, "title": "", "scale": "smoke", "reduced": "", "cells": cells}, results, [])
+    return GridResults({"artefact": name, "title": "", "scale": "smoke", "reduced": "", "cells": cells}, results, [])
 
 
-def rows_with(metric: str, **values: list[float]) -> Found:
+def rows_with(metric: str, **values: list[float]) -> GridResults:
     results = [
         {"settings": {"row": row.replace("_", "-"), "seed": seed}, "result": {metric: value}}
         for row, given in values.items()
         for seed, value in enumerate(given)
     ]
-    return Found({"cells": []}, results, [])
+    return GridResults({"cells": []}, results, [])
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_pages_say_and_draw(name):
-    text = PAGES[name].text(found(name))
+    text = PAGES[name].text(small_grid(name))
     for phrase in SAYS[name]:
         assert phrase in text, phrase
     assert "nan" not in text
-    drawn = PAGES[name].draw(found(name))
+    drawn = PAGES[name].draw(small_grid(name))
     assert drawn
     for caption, figure in drawn.items():
         assert caption
@@ -61,7 +61,7 @@ def test_pages_say_and_draw(name):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_pages_of_nothing_are_empty(name):
-    nothing = Found({"artefact": name, "cells": []}, [], ["a", "b"])
+    nothing = GridResults({"artefact": name, "cells": []}, [], ["a", "b"])
     assert PAGES[name].text(nothing) == ""
     assert PAGES[name].draw(nothing) == {}
 
@@ -69,33 +69,35 @@ def test_pages_of_nothing_are_empty(name):
 @pytest.mark.parametrize("name", NAMES)
 def test_pages_of_one_result(name):
     """A grid that was stopped early has a page too."""
-    whole = found(name)
+    whole = small_grid(name)
     part = whole._replace(results=whole.results[:1])
     assert PAGES[name].text(part)
     PAGES[name].draw(part)
 
 
-def test_standing_follows_from_the_numbers():
+def test_a_claim_is_checked_by_the_numbers():
     claim = "It is least"
-    wins = standing(rows_with("m", r2d2_svgi=[1.0, 2.0], hs_svi=[2.0, 6.0], gauss_svi=[9.0, 9.0]), "m", claim)
+    wins = check_least(rows_with("m", r2d2_svgi=[1.0, 2.0], hs_svi=[2.0, 6.0], gauss_svi=[9.0, 9.0]), "m", claim)
     assert wins == (
         "It is least: so it is here. R2D2-Net's is 0.375 times that of the best other design, Horseshoe BNN, and the "
         "lesser of the two in 2 of 2 runs.\n"
     )
-    loses = standing(rows_with("m", r2d2_svgi=[1.0, 9.0], hs_svi=[2.0, 6.0]), "m", claim)
+    loses = check_least(rows_with("m", r2d2_svgi=[1.0, 9.0], hs_svi=[2.0, 6.0]), "m", claim)
     assert "not so here. R2D2-Net's is 1.25 times" in loses
     assert "in 1 of 2 runs" in loses
-    assert standing(rows_with("m", hs_svi=[1.0]), "m", claim) == ""
+    assert check_least(rows_with("m", hs_svi=[1.0]), "m", claim) == ""
 
 
 def test_table_has_means_and_errors():
-    lines = table(rows_with("m", r2d2_svgi=[1.0, 3.0], mcd=[5.0]), {"twice": lambda one: 2 * one["m"], "m": "m"})
+    lines = row_table(
+        rows_with("m", r2d2_svgi=[1.0, 3.0], mcd=[5.0]), {"twice": lambda result: 2 * result["m"], "m": "m"}
+    )
     assert lines.splitlines()[2:] == ["| R2D2-Net | 4 ± 2 | 2 ± 1 |", "| MC dropout | 10 | 5 |"]
 
 
 def test_sweeps_share_their_base():
-    whole = found("hyperparameters")
-    sweeps = hyperparameters.gathered(whole)
+    whole = small_grid("hyperparameters")
+    sweeps = hyperparameters.collect_sweeps(whole)
     assert list(sweeps) == [("a_pi", "1"), ("b", "1"), ("rho_0", "1")]
     assert [sorted(sweep) for sweep in sweeps.values()] == [[0.1, 0.6], [0.5, 2.0], [-4.0, -2.25]]
     base = next(one["result"] for one in whole.results if one["key"] == "base-s1-0")
@@ -113,7 +115,7 @@ def test_sweeps_share_their_base():
 
 
 def test_epochs_that_r2d2_leads_are_counted():
-    whole = found("learning-curves")
+    whole = small_grid("learning-curves")
     curves = {"r2d2-svgi": [1.0, 3.0], "gauss-svi": [2.0, 4.0], "hs-svi": [2.0, 2.0]}
     for one in whole.results:
         one["result"]["validation"] = curves[one["settings"]["row"]]
