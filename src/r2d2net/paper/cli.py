@@ -122,17 +122,17 @@ def reproduce(
 
     words = tuple(word for word in only.split(",") if word)
     request = Request(name, scale.value, replicates, words, workers, out, backend.value, address, variant, seed)
-    grid, watched = run(request, Console(stderr=True), quiet=quiet)
+    grid, progress = run(request, Console(stderr=True), quiet=quiet)
     if not (json or quiet):
         for table in first_table(grid.folder):
             Console().print(table)
     paths = write_report(grid.folder)
-    _say_what_was_written(paths, json=json, quiet=quiet, content={"failed": watched.failed})
+    _say_what_was_written(paths, json=json, quiet=quiet, content={"failed": progress.failed})
     if not (has_parquet() or quiet):
         typer.echo(HINT, err=True)
-    for key, error in watched.failed.items():
+    for key, error in progress.failed.items():
         typer.echo(f"failed: {key}: {error} (see {grid.folder / 'cells' / key}.log)", err=True)
-    if watched.failed:
+    if progress.failed:
         raise typer.Exit(1)
 
 

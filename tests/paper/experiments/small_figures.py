@@ -10,7 +10,8 @@ import torch
 
 from r2d2net.data import ImageSet
 from r2d2net.paper.experiments import ARTEFACTS, filters, learning_curves
-from r2d2net.paper.experiments.grid import Cell, Place, computed
+from r2d2net.paper.experiments.cell_job import computed
+from r2d2net.paper.experiments.grid import Cell, Place
 
 NAMES = (
     "priors",

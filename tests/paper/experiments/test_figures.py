@@ -12,10 +12,10 @@ from r2d2net import data, nets
 from r2d2net.json_arrays import pack, unpack
 from r2d2net.paper.experiments import ARTEFACTS, filters, hyperparameters
 from r2d2net.paper.experiments.artefact import SCALES
-from r2d2net.paper.experiments.fitted_rows import fitted
 from r2d2net.paper.experiments.grid import Place
-from r2d2net.paper.experiments.recipe import method_by
-from r2d2net.paper.experiments.regressions import simulated_rows
+from r2d2net.paper.experiments.row_fitting import fit_row
+from r2d2net.paper.experiments.simulated_regressions import simulated_rows
+from r2d2net.paper.experiments.table_rows import method_of
 from r2d2net.paper.prior_rates import RateRow, rate_row
 from r2d2net.priors import Horseshoe
 
@@ -32,7 +32,7 @@ def test_cells_of_every_scale(name):
             assert json.loads(json.dumps(cell.settings)) == cell.settings
             assert "seed" in cell.settings
             row = cell.settings.get("row", "r2d2-svgi")
-            method_by(cell.settings.get("recipe", "ours"), row)
+            method_of(row, cell.settings.get("recipe", "ours"))
     assert artefact.reduced("smoke")
 
 
@@ -90,10 +90,9 @@ def test_weights_nearest_zero():
 def test_rivals_by_the_same_algorithm(tmp_path):
     rows = simulated_rows({"scenario": "1", "rows": 100, "seed": 0})
     settings = {"row": "hs-svgi", "recipe": "ours", "method": {}, "factors": [1.0], "epochs": 1, "batch_size": 40}
-    sides = ((rows.x, rows.y), (rows.held_x, rows.held_y))
-    tuned = fitted({**settings, "seed": 0}, nets.paper_mlp(1, 1), *sides, Place(tmp_path, tmp_path))
-    assert tuned.posterior.settings["algorithm"]["type"] == "SVGI"
-    assert isinstance(tuned.posterior.model.bayesian[0].prior, Horseshoe)
+    chosen = fit_row({**settings, "seed": 0}, nets.paper_mlp(1, 1), rows, Place(tmp_path, tmp_path))
+    assert chosen.posterior.settings["algorithm"]["type"] == "SVGI"
+    assert isinstance(chosen.posterior.model.bayesian[0].prior, Horseshoe)
 
 
 def test_hyperparameters_vary_one_at_a_time():

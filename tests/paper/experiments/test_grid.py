@@ -14,18 +14,10 @@ import torch
 import r2d2net as rn
 from paper.experiments import jobs
 from r2d2net import provenance
-from r2d2net.paper.experiments.artefact import only
-from r2d2net.paper.experiments.grid import (
-    Cell,
-    Grid,
-    Place,
-    compute_cell,
-    computed,
-    job_of,
-    run_on_this_machine,
-    stages,
-)
-from r2d2net.paper.experiments.pool import Ended, Started, call
+from r2d2net.paper.experiments.cell_job import compute_and_log, compute_cell, computed
+from r2d2net.paper.experiments.grid import Cell, Grid, Place
+from r2d2net.paper.experiments.process_backend import processes
+from r2d2net.paper.experiments.runner import Ended, Started, run_cells, stages
 
 POSIX = pytest.mark.skipif(os.name != "posix", reason="signals of POSIX")
 
@@ -40,7 +32,8 @@ def grid(folder, cells=4, **options):
 
 
 def run(made, workers=2):
-    return list(run_on_this_machine(made, workers))
+    with processes(workers) as backend:
+        return list(run_cells(made, backend))
 
 
 def results(made):
@@ -85,7 +78,7 @@ def test_checkpoints_of_a_cell_of_other_settings_are_cleared(tmp_path):
         run.mkdir(exist_ok=True)
         (run / "settings.json").write_text(json.dumps(begun))
         (run / "checkpoint").write_text("")
-        compute_cell(cell, listed, tmp_path)
+        compute_cell(Grid([cell], listed, tmp_path), cell)
         found.append(json.loads((tmp_path / "cells" / "cell.json").read_text())["result"]["there"])
     assert found == [["checkpoint", "settings.json"], ["settings.json"]]
 
@@ -139,13 +132,14 @@ def test_a_killed_worker_takes_one_cell_with_it(tmp_path):
 )
 def test_a_worker_killed_at_rest_takes_one_cell_with_it(after, lost, tmp_path):
     ended = {}
-    for event in run_on_this_machine(grid(tmp_path, cells=3), workers=1):
-        if isinstance(event, Ended):
-            ended[event.key] = event.error
-        if isinstance(event, after) and event.key == "cell-0":
-            (worker,) = multiprocessing.active_children()
-            worker.kill()
-            worker.join()
+    with processes(1) as backend:
+        for event in run_cells(grid(tmp_path, cells=3), backend):
+            if isinstance(event, Ended):
+                ended[event.key] = event.error
+            if isinstance(event, after) and event.key == "cell-0":
+                (worker,) = multiprocessing.active_children()
+                worker.kill()
+                worker.join()
     everything_well = dict.fromkeys(("cell-0", "cell-1", "cell-2"))
     assert ended == {**everything_well, lost: "its process died with exit code -9"}
 
@@ -161,7 +155,8 @@ if __name__ == "__main__":
 """
     script = tmp_path / "parent.py"
     script.write_text(program)
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    paths = [str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
     with subprocess.Popen([sys.executable, script], env=environment, stdout=subprocess.PIPE) as parent:
         end = time.monotonic() + 120
         while not (made.folder / "runs" / "cell-2" / "begun").exists() or not made.path(made.cells[1]).exists():
@@ -184,7 +179,10 @@ def test_a_file_that_is_no_result_is_one_clear_line(tmp_path):
     path.parent.mkdir(parents=True)
     for text in ("{", "[]", "{}", "\xff"):
         path.write_text(text, encoding="latin-1")
-        with pytest.raises(rn.DataError, match=r"cell-0.json is no result file.*: remove it$"):
+        with pytest.raises(
+            rn.DataError,
+            match=r"cell-0.json (cannot be read|is no file of a grid) .*: remove it and run `r2d2net reproduce` again$",
+        ):
             made.unfinished()
 
 
@@ -208,7 +206,7 @@ def here(made):
     ended = {}
     for stage in stages(made):
         ended |= {one.key: one.error for one in stage.hopeless}
-        ended |= {cell.key: call(job_of(made, cell)) for cell in stage.cells}
+        ended |= {cell.key: compute_and_log(made, cell) for cell in stage.cells}
     return ended
 
 
@@ -233,8 +231,8 @@ def test_a_lost_file_is_made_again_only_if_somebody_needs_it(tmp_path):
 
 def test_only_keeps_what_the_wanted_cells_need(tmp_path):
     made = chain(tmp_path)
-    assert [cell.key for cell in only(made, ["second"]).cells] == ["first", "second"]
-    assert [cell.key for cell in only(made, ["third", "fir"]).cells] == ["first", "third"]
-    assert only(made, []) == made
+    assert [cell.key for cell in made.only(["second"]).cells] == ["first", "second"]
+    assert [cell.key for cell in made.only(["third", "fir"]).cells] == ["first", "third"]
+    assert made.only([]) == made
     with pytest.raises(rn.ParameterError, match=r"only='x,y' matches no cell: use parts of keys, such as third"):
-        only(made, ["x", " fir", "y"])
+        made.only(["x", " fir", "y"])

@@ -11,9 +11,10 @@ import torch
 import r2d2net as rn
 from paper.experiments import ray_jobs
 from r2d2net.paper.experiments import ray_backend
-from r2d2net.paper.experiments.grid import Cell, Grid, run_on_this_machine
-from r2d2net.paper.experiments.pool import Ended, Started
-from r2d2net.paper.experiments.ray_backend import ray_cluster, run_on_ray
+from r2d2net.paper.experiments.grid import Cell, Grid
+from r2d2net.paper.experiments.process_backend import processes
+from r2d2net.paper.experiments.ray_backend import ray_tasks
+from r2d2net.paper.experiments.runner import Ended, Started, run_cells
 
 
 def grid(folder, **options):
@@ -33,7 +34,7 @@ def test_without_ray_one_line_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
     with (
         pytest.raises(rn.ParameterError, match=r"^--backend ray needs ray: pip install 'r2d2net\[ray\]'$"),
-        ray_cluster(None, 1),
+        ray_tasks(None, 1),
     ):
         pass
 
@@ -56,9 +57,9 @@ def test_a_grid_on_a_local_cluster(tmp_path, monkeypatch):
     pytest.importorskip("ray")
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2]) + os.pathsep + os.environ.get("PYTHONPATH", ""))
     made = grid(tmp_path / "ray", dies=1, fails=2)
-    with ray_cluster(None, 2) as cluster:
-        assert cluster == (2, 0)
-        events = list(run_on_ray(made, cluster.tasks))
+    with ray_tasks(None, 2) as backend:
+        assert (backend.slots, backend.gpus) == (2, 0)
+        events = list(run_cells(made, backend))
         errors = ended(events)
         assert errors["cell-1"].startswith("its process died (")
         assert errors == {
@@ -76,9 +77,10 @@ def test_a_grid_on_a_local_cluster(tmp_path, monkeypatch):
         # once more, with nothing to stop it: what is there is kept, and all is as on this machine
         again, alone = grid(tmp_path / "ray"), grid(tmp_path / "alone")
         written = made.path(made.cells[0]).stat().st_mtime_ns
-        assert set(ended(run_on_ray(again, cluster.tasks))) == {"cell-1", "cell-2", "cell-3", "cell-4"}
+        assert set(ended(run_cells(again, backend))) == {"cell-1", "cell-2", "cell-3", "cell-4"}
         assert made.path(made.cells[0]).stat().st_mtime_ns == written
-    assert ended(run_on_this_machine(alone, 1)) == {f"cell-{i}": None for i in range(5)}
+    with processes(1) as backend:
+        assert ended(run_cells(alone, backend)) == {f"cell-{i}": None for i in range(5)}
     assert values(again) == values(alone) == {f"cell-{i}": 2 * i for i in range(5)}
     assert json.loads(again.path(again.cells[3]).read_text())["result"]["found"] == [0, 2]
     assert (again.shared / "cell-4").read_text() == "4"
@@ -93,6 +95,6 @@ def test_an_address_where_nobody_is(tmp_path):
     pytest.importorskip("ray")
     with (
         pytest.raises(rn.ParameterError, match=r"^--address 127.0.0.1:1 cannot be used"),
-        ray_cluster("127.0.0.1:1", 1),
+        ray_tasks("127.0.0.1:1", 1),
     ):
         pass

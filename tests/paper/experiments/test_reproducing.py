@@ -14,9 +14,9 @@ import r2d2net as rn
 from paper.experiments import jobs
 from r2d2net.paper.cell_files import pack_cells
 from r2d2net.paper.experiments import ARTEFACTS, reproducing
-from r2d2net.paper.experiments.artefact import Artefact, only
+from r2d2net.paper.experiments.artefact import Artefact
+from r2d2net.paper.experiments.data_requirements import required_splits
 from r2d2net.paper.experiments.grid import Cell
-from r2d2net.paper.experiments.needed_data import needed_data
 from r2d2net.paper.experiments.reproducing import Request, reproduce
 from table_runs import command
 
@@ -42,8 +42,8 @@ def ask(folder, **options):
 
 
 def test_a_part_of_a_grid_is_run_and_the_whole_is_described(artefact, tmp_path):
-    grid, watched = ask(tmp_path, only=("a",), replicates=2)
-    assert watched.failed == {}
+    grid, progress = ask(tmp_path, only=("a",), replicates=2)
+    assert progress.failed == {}
     assert [one["key"] for one in grid.results()] == ["a-0", "a-1"]
     about = json.loads((tmp_path / "made-up-smoke" / "grid.json").read_text())
     assert [cell["key"] for cell in about["cells"]] == ["a-0", "a-1", "b-0", "b-1"]
@@ -55,8 +55,8 @@ def test_a_grid_goes_on_from_a_table_of_results(artefact, tmp_path):
     grid, _ = ask(tmp_path, only=("a",))
     pack_cells(grid.folder)
     shutil.rmtree(grid.folder / "cells")
-    grid, watched = ask(tmp_path)
-    assert (watched.skipped, watched.done, watched.failed) == (1, 1, {})
+    grid, progress = ask(tmp_path)
+    assert (progress.skipped, progress.done, progress.failed) == (1, 1, {})
     assert [one["key"] for one in grid.results()] == ["a-0", "b-0"]
     assert [(grid.shared / name).read_text() for name in ("a", "b")] == [".", "."], "neither was computed twice"
 
@@ -127,10 +127,10 @@ def test_only_the_data_that_unfinished_cells_read_are_needed(artefact, tmp_path,
     monkeypatch.setenv("R2D2NET_DATA", str(tmp_path))
     tables = ARTEFACTS["classification-alexnet"]
     both = ("train", "test")
-    assert needed_data(tables, tables.cells("machine", None)) == {"cifar10": both}
-    assert needed_data(tables, tables.cells("paper", None)) == dict.fromkeys(tables.data, both)
-    assert needed_data(ARTEFACTS["filters"], ARTEFACTS["filters"].cells("smoke")) == {"cifar10": both}
-    assert needed_data(tables, []) == {}
+    assert required_splits(tables, tables.cells("machine", None)) == {"cifar10": both}
+    assert required_splits(tables, tables.cells("paper", None)) == dict.fromkeys(tables.data, both)
+    assert required_splits(ARTEFACTS["filters"], ARTEFACTS["filters"].cells("smoke")) == {"cifar10": both}
+    assert required_splits(tables, []) == {}
     with_data = replace(artefact, data=("cifar10",))
     ask(tmp_path)
     monkeypatch.setitem(reproducing.ARTEFACTS, "made-up", with_data)
@@ -158,7 +158,7 @@ def test_a_folder_that_cannot_be_used_is_one_line(tmp_path):
 
 def test_a_row_of_the_simulation_keeps_its_oracles(tmp_path):
     whole = ARTEFACTS["simulation"].grid("machine", tmp_path)
-    wanted = only(whole, ["r2d2-svgi-s2-l1", "hs-svi-s2-l1-0"])
+    wanted = whole.only(["r2d2-svgi-s2-l1", "hs-svi-s2-l1-0"])
     assert {cell.key for cell in wanted.cells} == {
         *(f"r2d2-svgi-s2-l1-{i}" for i in range(3)),
         *(f"oracle-r2d2-s2-l1-{i}" for i in range(3)),

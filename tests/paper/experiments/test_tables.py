@@ -13,17 +13,27 @@ import numpy as np
 import pytest
 import torch
 
+from paper.experiments.small_figures import random_images
 from r2d2net.data import Augment
 from r2d2net.errors import DataError
 from r2d2net.inference import SVGI
 from r2d2net.model import BayesianModel
-from r2d2net.paper.experiments import ARTEFACTS, classification, images, regimes, simulation, uci
+from r2d2net.paper.experiments import (
+    ARTEFACTS,
+    classification,
+    filters,
+    images,
+    learning_curves,
+    ood_detection,
+    regimes,
+    simulation,
+    uci,
+)
 from r2d2net.paper.experiments.artefact import SCALES
-from r2d2net.paper.experiments.device import device
 from r2d2net.paper.experiments.grid import Place
-from r2d2net.paper.experiments.method_rows import ROWS
-from r2d2net.paper.experiments.recipe import PAPER_AUGMENT, choice_by, method_by, prior_by
+from r2d2net.paper.experiments.images import training_device
 from r2d2net.paper.experiments.reproducing import Request, backend_of, rows_of
+from r2d2net.paper.experiments.table_rows import PAPER_AUGMENT, ROWS, method_of, prior_of, stopping_rule
 from r2d2net.priors import R2D2
 
 
@@ -69,7 +79,7 @@ def test_cells_are_files_of_plain_settings(name: str, scale: str, tables: Path) 
 def test_a_row_of_the_paper_s_tables_has_a_method() -> None:
     for row in ROWS:
         for recipe in ("ours", "paper"):
-            method_by(recipe, row)  # type: ignore[arg-type]
+            method_of(row, recipe)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("name", [name for name in ARTEFACTS if name != "complexity"])
@@ -79,20 +89,22 @@ def test_rivals_have_the_algorithm_of_r2d2_too(name: str, tables: Path) -> None:
 
 
 def test_the_paper_s_recipe() -> None:
-    method = method_by("paper", "r2d2-svgi")
+    method = method_of("r2d2-svgi", "paper")
     assert isinstance(method, SVGI)
     assert (method.lr, method.lr_rho, method.step_unit, method.temperature) == (5e-4, 5e-4, "one", 1e-3)
     assert math.log(math.expm1(method.initial_scale)) == pytest.approx(-3.0)
-    shares = prior_by("paper", "r2d2-svgi", n=40_000)
+    shares = prior_of("r2d2-svgi", "paper", n=40_000)
     assert isinstance(shares, R2D2)
     assert (shares.a_pi, shares.b) == (0.6, 0.5)
-    assert method_by("paper", "freq").temperature == 1.0  # type: ignore[attr-defined]
+    assert method_of("freq", "paper").temperature == 1.0  # type: ignore[attr-defined]
     # loss + decay w^2 / 2 is n times the log joint where the prior's variance is 1 / (n decay)
-    prior = prior_by("paper", "freq", n=40_000)
+    prior = prior_of("freq", "paper", n=40_000)
     assert prior.variance(prior.init_scales((1,))).item() == pytest.approx(1 / (40_000 * 5e-4))
-    assert choice_by("paper", method, 7) == {"patience": 7, "score": "auroc"}
-    assert choice_by("paper", method_by("paper", "gauss-sgld"), 7) == {}
-    assert choice_by("ours", method, 7) == {}
+    assert stopping_rule("paper", method, 7, classes=True) == {"patience": 7, "score": "auroc"}
+    assert stopping_rule("paper", method, 7, classes=False) == {"patience": 5}
+    for classes in (True, False):
+        assert stopping_rule("paper", method_of("gauss-sgld", "paper"), 7, classes=classes) == {}
+        assert stopping_rule("ours", method, 7, classes=classes) == {}
     assert Augment() != PAPER_AUGMENT
 
 
@@ -197,30 +209,43 @@ def test_a_cell_of_the_classification_tables(recipe: str, tmp_path: Path, monkey
 
 
 def test_images_are_trained_on_gpus_in_turn(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert str(device()) == "cpu" or torch.cuda.is_available()
+    assert str(training_device()) == "cpu" or torch.cuda.is_available()
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
     found = []
     for name in ("MainProcess", "SpawnProcess-1", "SpawnProcess-2", "SpawnProcess-3"):
         monkeypatch.setattr(current_process(), "name", name)
-        found.append(str(device()))
+        found.append(str(training_device()))
     assert found == ["cuda:0", "cuda:1", "cuda:0", "cuda:1"]
 
 
 def test_the_network_of_an_image_cell_is_moved_to_the_device(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(images, "device", lambda: torch.device("meta"))
-    monkeypatch.setattr(images, "fitted", lambda settings, net, *sides, **options: net)
-    nothing = torch.zeros(0)
-    sides = images.Images(nothing, nothing, nothing, nothing, None, None)  # type: ignore[arg-type]
-    moved: Any = images.fitted_net({"recipe": "ours"}, torch.nn.Linear(1, 1), sides, Place(tmp_path, tmp_path))
-    assert moved.weight.device.type == "meta"
+    class StopError(Exception):
+        pass
+
+    devices = []
+
+    def fit_row(settings: object, net: torch.nn.Module, *arguments: object, **options: object) -> None:
+        devices.append({parameter.device.type for parameter in net.parameters()})
+        raise StopError
+
+    for module in (classification, filters, learning_curves, ood_detection):
+        monkeypatch.setattr(module, "fit_row", fit_row)
+        monkeypatch.setattr(module, "set_of", random_images)
+    for module in (images, filters):
+        monkeypatch.setattr(module, "training_device", lambda: torch.device("meta"))
+    for name in ("classification-lenet", "filters", "learning-curves", "ood-mnist"):
+        settings = ARTEFACTS[name].cells("smoke", 1)[0].settings
+        with pytest.raises(StopError):
+            ARTEFACTS[name].compute(settings, Place(tmp_path, tmp_path))
+    assert devices == [{"meta"}] * 4
 
 
 def test_every_gpu_has_a_worker(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 3)
-    with backend_of(Request("ood-mnist"), ARTEFACTS["ood-mnist"]) as (workers, _):
-        assert workers == 3
-    with backend_of(Request("simulation"), ARTEFACTS["simulation"]) as (workers, _):
-        assert workers == os.cpu_count()
+    with backend_of(Request("ood-mnist"), ARTEFACTS["ood-mnist"]) as backend:
+        assert backend.slots == 3
+    with backend_of(Request("simulation"), ARTEFACTS["simulation"]) as backend:
+        assert backend.slots == os.cpu_count()
 
 
 def test_a_grid_says_what_its_rows_are(tmp_path: Path) -> None:

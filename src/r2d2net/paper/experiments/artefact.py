@@ -1,4 +1,4 @@
-"""What a table or figure of the paper is: its cells at three scales, and the function that computes one of them.
+"""A table or figure of the paper as a declaration: its cells at three scales, and the function that computes a cell.
 
 smoke      about a minute: exercises everything, means nothing
 machine    what two cores do in about an hour
@@ -24,13 +24,13 @@ class Artefact:
     """One table or figure.
 
     Attributes:
-        name: What the command line calls it.
-        title: What it shows, in a line.
-        cells: (scale, replicates or None for the scale's own number) -> its cells.
-        compute: The result of one cell; a function of a module, so that other processes find it.
-        reduced: What is less than in the paper at a scale, in a sentence; "" where nothing is.
-        data: Names of the data sets it needs (`r2d2net data list`).
-        variants: Kinds of it, the default first; ``cells`` then takes a ``variant``.
+        name: Its name on the command line.
+        title: What it shows, in one line.
+        cells: Function of a scale and a number of replicates (None for the scale's own) that returns the cells.
+        compute: Function that computes the result of a cell; of a module, so that it can be sent to other processes.
+        reduced: Function of a scale that says, in a sentence, what is less than in the paper; "" if nothing is.
+        data: Names of the data sets that it needs (`r2d2net data list`).
+        variants: Names of its variants, the default first; ``cells`` then takes a ``variant``.
         gpu: Whether its networks are trained on a GPU where there is one.
     """
 
@@ -44,7 +44,20 @@ class Artefact:
     gpu: bool = False
 
     def grid(self, scale: Scale, out: Path, replicates: int | None = None, variant: str | None = None) -> Grid:
-        """All cells at a scale; each variant but the default has its own folder."""
+        """Return the grid of all cells at a scale.
+
+        Args:
+            scale: The scale.
+            out: Folder of all results; the grid has a folder in it, and each variant but the default one of its own.
+            replicates: Number of replicates; None for the scale's own.
+            variant: The variant; None for the default.
+
+        Returns:
+            The grid.
+
+        Raises:
+            ParameterError: There is no such variant.
+        """
         if variant is not None and variant not in self.variants:
             use = f"use {' or '.join(self.variants)}" if self.variants else f"{self.name} has no variants, leave it out"
             raise ParameterError(f"variant={variant!r} is not known: {use}")
@@ -56,7 +69,17 @@ class Artefact:
 def cells_of_rows(
     rows: Sequence[str], replicates: int, first_seed: int, settings: Settings | Callable[[str], Settings]
 ) -> list[Cell]:
-    """Every row in every replicate; ``settings`` are the same for all, or a function of the row."""
+    """Return a cell for every row in every replicate.
+
+    Args:
+        rows: Names of the rows.
+        replicates: Number of replicates.
+        first_seed: Seed of the first replicate; each further one has the next number.
+        settings: Settings that all cells share, or a function of the row that returns them.
+
+    Returns:
+        The cells, replicate by replicate.
+    """
     return [
         Cell(
             f"{row}-{replicate}",
@@ -70,18 +93,3 @@ def cells_of_rows(
         for replicate in range(replicates)
         for row in rows
     ]
-
-
-def only(grid: Grid, given: Sequence[str]) -> Grid:
-    """The cells whose key has one of these words in it, and those that they need; all cells if there are no words."""
-    words = [word.strip() for word in given if word.strip()]
-    if not words:
-        return grid
-    odd = [word for word in words if not any(word in cell.key for cell in grid.cells)]
-    if odd:
-        raise ParameterError(f"only='{','.join(odd)}' matches no cell: use parts of keys, such as {grid.cells[-1].key}")
-    wanted = {cell.key for cell in grid.cells if any(word in cell.key for word in words)}
-    for cell in sorted(grid.cells, key=lambda cell: -cell.stage):
-        if cell.key in wanted:
-            wanted.update(cell.needs)
-    return grid._replace(cells=[cell for cell in grid.cells if cell.key in wanted])

@@ -14,10 +14,10 @@ from typing import Any, NamedTuple
 from r2d2net import metrics
 from r2d2net.paper.experiments import TITLES
 from r2d2net.paper.experiments.artefact import Artefact, Scale
-from r2d2net.paper.experiments.fitted_rows import our_training
 from r2d2net.paper.experiments.grid import Cell, Place, Settings
-from r2d2net.paper.experiments.images import first, fitted_row, ours, papers, set_of, short_run, training_images
-from r2d2net.paper.experiments.method_rows import OURS
+from r2d2net.paper.experiments.images import first, image_net, ours, papers, set_of, short_run, training_images
+from r2d2net.paper.experiments.row_fitting import fit_row
+from r2d2net.paper.experiments.table_rows import OURS, our_training
 
 SETS = {"CIFAR-10": "cifar10", "CIFAR-100": "cifar100", "TinyImageNet": "tiny-imagenet"}
 NETS = {"LeNet": "lenet", "AlexNet": "alexnet", "ResNet50": "resnet50", "ResNet101": "resnet101"}
@@ -140,10 +140,11 @@ def compute(settings: Settings, place: Place) -> dict[str, Any]:
     """A row's figures on test images."""
     train = set_of(settings["set"], "train")
     images = training_images(settings, train)
-    tuned = fitted_row(settings, images, len(train.classes), place)
+    net = image_net(settings["net"], images, len(train.classes))
+    chosen = fit_row(settings, net, images, place, **images.options)
     split = TEST_SPLITS.get(settings["set"], "test")
     test = first(set_of(settings["set"], split), settings["test"], settings["seed"])
-    predicted: Any = tuned.posterior.predict(images.prepare(test.images), settings["draws"])
+    predicted: Any = chosen.posterior.predict(images.prepare(test.images), settings["draws"])
     probs = predicted.probs
     return {
         "accuracy": 100 * metrics.accuracy(test.labels, probs),
@@ -151,7 +152,7 @@ def compute(settings: Settings, place: Place) -> dict[str, Any]:
         "macro_f1": 100 * metrics.macro_f1(test.labels, probs),
         "nll": metrics.nll(test.labels, predicted),
         "ece": metrics.ece(test.labels, probs),
-        "tried": tuned.tried,
+        "tried": chosen.tried,
     }
 
 

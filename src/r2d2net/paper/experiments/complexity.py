@@ -23,7 +23,7 @@ from r2d2net.model import BayesianModel
 from r2d2net.paper.experiments import TITLES
 from r2d2net.paper.experiments.artefact import Artefact, Scale
 from r2d2net.paper.experiments.grid import Cell, Place, Settings
-from r2d2net.paper.experiments.method_rows import method_of, prior_of
+from r2d2net.paper.experiments.table_rows import method_of, prior_of
 
 ROWS = (
     "freq",

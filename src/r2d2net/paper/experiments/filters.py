@@ -23,14 +23,15 @@ from r2d2net.paper.experiments.artefact import Artefact, Scale, cells_of_rows
 from r2d2net.paper.experiments.grid import Cell, Place, Settings
 from r2d2net.paper.experiments.images import (
     first,
-    fitted_net,
     less_than,
     ours,
     papers,
     set_of,
     short_run,
+    training_device,
     training_images,
 )
+from r2d2net.paper.experiments.row_fitting import fit_row
 from r2d2net.posterior import Posterior
 
 ROWS = ("gauss-svi", "gauss-svgi", "hs-svi", "hs-svgi", "r2d2-svgi")
@@ -53,12 +54,12 @@ def compute(settings: Settings, place: Place) -> dict[str, Any]:
     train = set_of("cifar10", "train")
     images = training_images(settings, train)
     net = nets.SimpleCNN(classes=len(train.classes), kernel=settings["kernel"], activation="softplus")
-    tuned = fitted_net(settings, net, images, place)
+    chosen = fit_row(settings, net.to(training_device()), images, place, **images.options)
     test = first(set_of("cifar10", "test"), settings["test"], settings["seed"])
     x = images.prepare(test.images)
-    predicted: Any = tuned.posterior.predict(x, settings["draws"])
+    predicted: Any = chosen.posterior.predict(x, settings["draws"])
 
-    mean, drawn, bias = _filters(tuned.posterior, settings["draws"], settings["seed"])
+    mean, drawn, bias = _filters(chosen.posterior, settings["draws"], settings["seed"])
     order = mean.flatten(1).norm(dim=1).argsort(descending=True)
     kept = order[:LARGEST]
     deviation = drawn.std(dim=0)
@@ -72,7 +73,7 @@ def compute(settings: Settings, place: Place) -> dict[str, Any]:
         "near_zero": float((mean.abs() < NEAR_ZERO * start).float().mean()),
         "norms": mean.flatten(1).norm(dim=1)[order].tolist(),
         "map_noise": float((maps.std(dim=0).square().mean() / maps.mean(dim=0).var(dim=(1, 2)).mean()).sqrt()),
-        "tried": tuned.tried,
+        "tried": chosen.tried,
         "image": pack(test.images[0].float(), digits=3),
         "filters": pack(mean[kept], digits=3),
         "drawn": pack(drawn[0, kept[0]], digits=3),

@@ -12,15 +12,16 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from r2d2net import metrics
-from r2d2net.paper.experiments import TITLES, regressions
+from r2d2net import metrics, nets
+from r2d2net.paper.experiments import TITLES, simulated_regressions
 from r2d2net.paper.experiments.artefact import Artefact, Scale
 from r2d2net.paper.experiments.grid import Cell, Place, Settings
-from r2d2net.paper.experiments.regressions import fitted_mlp, simulated_rows
+from r2d2net.paper.experiments.row_fitting import fit_row
+from r2d2net.paper.experiments.simulated_regressions import simulated_rows
 from r2d2net.priors import R2D2
 
 DRAWS = 100
-REPLICATES: dict[Scale, int] = {**regressions.REPLICATES, "machine": 2}
+REPLICATES: dict[Scale, int] = {**simulated_regressions.REPLICATES, "machine": 2}
 OURS = {"a_pi": 0.1, "b": 0.5, "rho_0": -2.25}
 PAPERS = {"a_pi": 0.6, "b": 0.5, "rho_0": -3.0}
 GRID = {
@@ -51,7 +52,7 @@ def cells(scale: Scale, replicates: int | None = None) -> Sequence[Cell]:
                     where = "base" if at == sweep["base"] else f"{name}={value:g}"
                     key = f"{where}-s{scenario}-{replicate}"
                     problem = {"scenario": scenario, "layers": 3, "replicate": replicate, "seed": 3200 + replicate}
-                    size = {**regressions.SIZES[scale], "factors": [1.0]}
+                    size = {**simulated_regressions.SIZES[scale], "factors": [1.0]}
                     found[key] = Cell(key, {"row": "r2d2-svgi", **at, "base": sweep["base"], **problem, **size})
     return list(found.values())
 
@@ -62,12 +63,13 @@ def compute(settings: Settings, place: Place) -> dict[str, Any]:
     start = math.log1p(math.exp(settings["rho_0"]))
     method = {"initial_scale": start}
     prior = R2D2(settings["a_pi"], settings["b"])
-    tuned = fitted_mlp({**settings, "method": method}, rows, place, prior)
-    predicted: Any = tuned.posterior.predict(rows.test_x, DRAWS)
+    net = nets.paper_mlp(rows.x.shape[1], settings["layers"])
+    chosen = fit_row({**settings, "method": method}, net, rows, place, prior=prior)
+    predicted: Any = chosen.posterior.predict(rows.test_x, DRAWS)
     return {
         "mse": metrics.mse(rows.test_y, predicted.mean),
         "nll": -float(predicted.log_prob(rows.test_y).mean()),
-        "validation": tuned.tried[0]["validation"],
+        "validation": chosen.tried[0]["validation"],
         "initial_scale": start,
         "noise_floor": metrics.mse(rows.test_y, rows.test_mean),
         "constant": metrics.mse(rows.test_y, rows.y.mean().expand_as(rows.test_y)),
@@ -79,5 +81,5 @@ ARTEFACT = Artefact(
     title=TITLES["hyperparameters"],
     cells=cells,
     compute=compute,
-    reduced=lambda scale: regressions.reduced(scale, REPLICATES[scale]),
+    reduced=lambda scale: simulated_regressions.reduced(scale, REPLICATES[scale]),
 )

@@ -17,7 +17,7 @@ from r2d2net.paper.experiments.artefact import Artefact, Scale, cells_of_rows
 from r2d2net.paper.experiments.grid import Cell, Place, Settings
 from r2d2net.paper.experiments.images import (
     first,
-    fitted_row,
+    image_net,
     less_than,
     ours,
     papers,
@@ -25,6 +25,7 @@ from r2d2net.paper.experiments.images import (
     short_run,
     training_images,
 )
+from r2d2net.paper.experiments.row_fitting import fit_row
 
 ROWS = (
     "mcd",
@@ -57,15 +58,16 @@ def compute(settings: Settings, place: Place) -> dict[str, Any]:
     """A row's losses at every epoch, and its accuracy in the end."""
     train = set_of("cifar10", "train")
     images = training_images(settings, train)
-    tuned = fitted_row(settings, images, len(train.classes), place)
+    net = image_net(settings["net"], images, len(train.classes))
+    chosen = fit_row(settings, net, images, place, **images.options)
     test = first(set_of("cifar10", "test"), settings["test"], settings["seed"])
-    predicted: Any = tuned.posterior.predict(images.prepare(test.images), settings["draws"])
-    history = tuned.posterior.history
+    predicted: Any = chosen.posterior.predict(images.prepare(test.images), settings["draws"])
+    history = chosen.posterior.history
     return {
         "accuracy": 100 * metrics.accuracy(test.labels, predicted.probs),
         "nll": metrics.nll(test.labels, predicted),
-        "tried": tuned.tried,
-        "score": tuned.posterior.settings["score"],
+        "tried": chosen.tried,
+        "score": chosen.posterior.settings["score"],
         "training": [entry["nll"] for entry in history],
         "validation": [entry["validation"] for entry in history],
     }

@@ -25,9 +25,10 @@ from r2d2net import metrics
 from r2d2net.data import ImageSet, ood_images, transforms
 from r2d2net.paper.experiments import TITLES
 from r2d2net.paper.experiments.artefact import Artefact, Scale, cells_of_rows
-from r2d2net.paper.experiments.fitted_rows import our_training
 from r2d2net.paper.experiments.grid import Cell, Place, Settings
-from r2d2net.paper.experiments.images import first, fitted_row, ours, papers, set_of, short_run, training_images
+from r2d2net.paper.experiments.images import first, image_net, ours, papers, set_of, short_run, training_images
+from r2d2net.paper.experiments.row_fitting import fit_row
+from r2d2net.paper.experiments.table_rows import our_training
 
 ROWS = (
     "de",
@@ -88,17 +89,18 @@ def compute(settings: Settings, place: Place) -> dict[str, Any]:
     seed, test = settings["seed"], settings["test"]
     train, inside, outside = SETS[settings["inside"]](settings)
     images = training_images(settings, train, grey=settings["inside"] == "cifar10")
-    tuned = fitted_row(settings, images, len(train.classes), place)
+    net = image_net(settings["net"], images, len(train.classes))
+    chosen = fit_row(settings, net, images, place, **images.options)
     inside = first(inside, test, seed)
     outside = {name: first(one, test, seed) for name, one in outside.items()}
-    prediction: Any = tuned.posterior.predict(images.prepare(inside.images), settings["draws"])
-    sides = (tuned.posterior, images.prepare, inside, outside)
+    prediction: Any = chosen.posterior.predict(images.prepare(inside.images), settings["draws"])
+    sides = (chosen.posterior, images.prepare, inside, outside)
     found = ood_images(*sides, draws=settings["draws"])
     paper = ood_images(*sides, "expected_entropy", draws=settings["draws"])
     return {
         "accuracy": 100 * metrics.accuracy(inside.labels, prediction.probs),
         "nll": metrics.nll(inside.labels, prediction),
-        "tried": tuned.tried,
+        "tried": chosen.tried,
         "settings": {
             name: {
                 "auroc": 100 * found[name].auroc,

@@ -12,12 +12,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from r2d2net import metrics
+from r2d2net import metrics, nets
 from r2d2net.json_arrays import pack
-from r2d2net.paper.experiments import TITLES, regressions
+from r2d2net.paper.experiments import TITLES, simulated_regressions
 from r2d2net.paper.experiments.artefact import Artefact, Scale, cells_of_rows
 from r2d2net.paper.experiments.grid import Cell, Place, Settings
-from r2d2net.paper.experiments.regressions import fitted_mlp, simulated_rows
+from r2d2net.paper.experiments.row_fitting import fit_row
+from r2d2net.paper.experiments.simulated_regressions import simulated_rows
 from r2d2net.prediction import Regression
 
 ROWS = ("mcd", "gauss-svi", "gauss-svgi", "hs-svi", "hs-svgi", "r2d2-svgi")
@@ -27,17 +28,17 @@ DRAWS = 100
 
 def cells(scale: Scale, replicates: int | None = None) -> Sequence[Cell]:
     """Every row in every replicate."""
-    settings = {"scenario": "1", "layers": 3, **regressions.SIZES[scale]}
-    return cells_of_rows(ROWS, replicates or regressions.REPLICATES[scale], 3000, settings)
+    settings = {"scenario": "1", "layers": 3, **simulated_regressions.SIZES[scale]}
+    return cells_of_rows(ROWS, replicates or simulated_regressions.REPLICATES[scale], 3000, settings)
 
 
 def compute(settings: Settings, place: Place) -> dict[str, Any]:
     """A row's bands along x, and how wide and how right they are on test rows."""
     rows = simulated_rows(settings)
-    tuned = fitted_mlp(settings, rows, place)
+    chosen = fit_row(settings, nets.paper_mlp(rows.x.shape[1], settings["layers"]), rows, place)
     x = torch.linspace(-REACH, REACH, POINTS)
-    along = tuned.posterior.predict(x[:, None], DRAWS)
-    on_test = tuned.posterior.predict(rows.test_x, DRAWS)
+    along = chosen.posterior.predict(x[:, None], DRAWS)
+    on_test = chosen.posterior.predict(rows.test_x, DRAWS)
     assert isinstance(along, Regression)
     assert isinstance(on_test, Regression)
     low, high = along.interval(LEVEL)
@@ -49,7 +50,7 @@ def compute(settings: Settings, place: Place) -> dict[str, Any]:
         "width": float((on_test.interval(LEVEL)[1] - on_test.interval(LEVEL)[0]).mean()),
         "coverage": metrics.coverage(rows.test_y, *on_test.interval(LEVEL)),
         "function_coverage": metrics.coverage(rows.test_mean, *_ends(on_test.samples)),
-        "tried": tuned.tried,
+        "tried": chosen.tried,
         "x": pack(x),
         "mean": pack(along.mean),
         "low": pack(low),
@@ -70,5 +71,5 @@ ARTEFACT = Artefact(
     title=TITLES["prediction-bands"],
     cells=cells,
     compute=compute,
-    reduced=regressions.reduced,
+    reduced=simulated_regressions.reduced,
 )

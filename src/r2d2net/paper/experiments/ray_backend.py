@@ -1,9 +1,9 @@
-"""The cells of a grid as tasks of a Ray cluster; all results and logs come back to the machine that asks.
+"""Cells as tasks of a Ray cluster; all results and logs come back to the machine that runs the command.
 
 A task works in a folder of its own on its node, so nodes share no files: it is handed the files that earlier cells left
 for it and hands back its result, its log and the files it leaves. A task that fails or whose process is killed is
-reported and stops no other; it is not tried again until the command is given once more, from the start, since its
-checkpoints were its node's. Every node needs r2d2net and, under R2D2NET_DATA, the data.
+reported and does not stop the others; it is tried again only when the command is given once more, and then from the
+start, since its checkpoints were on its node. Every node needs r2d2net and, under R2D2NET_DATA, the data.
 """
 
 from __future__ import annotations
@@ -12,8 +12,7 @@ import logging
 import os
 import re
 import socket
-import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -23,8 +22,8 @@ import torch
 
 from r2d2net.errors import ParameterError
 from r2d2net.files import replace_when_written
-from r2d2net.paper.experiments.grid import Cell, Compute, Grid, job_of, stages
-from r2d2net.paper.experiments.pool import Ended, Started, call
+from r2d2net.paper.experiments.cell_job import compute_and_log
+from r2d2net.paper.experiments.grid import Cell, Compute, Grid
 
 SECONDS = 10.0  # within which a cluster must answer
 
@@ -46,16 +45,21 @@ def _ray() -> Any:
     return ray
 
 
-class Cluster(NamedTuple):
-    """What a cluster has for a grid."""
-
-    tasks: int  # at a time
-    gpus: int  # of a task: 1 or 0
-
-
 @contextmanager
-def ray_cluster(address: str | None, workers: int | None, *, gpus: bool = False) -> Iterator[Cluster]:
-    """Connect to a cluster, or start one on this machine; ``gpus`` gives each task one, where there are some."""
+def ray_tasks(address: str | None, workers: int | None, *, gpus: bool = False) -> Iterator[RayTasks]:
+    """Connect to a cluster, or start one on this machine that ends afterwards.
+
+    Args:
+        address: The cluster; None for one of this machine.
+        workers: Tasks at a time; None for one for each GPU, or for each core where there is none.
+        gpus: Whether each task gets a GPU, where there are some.
+
+    Yields:
+        The backend.
+
+    Raises:
+        ParameterError: Ray is not installed, or there is no cluster at the address.
+    """
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # a library must not have its users reported
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # a task without a GPU leaves devices as they are
     ray = _ray()
@@ -66,7 +70,7 @@ def ray_cluster(address: str | None, workers: int | None, *, gpus: bool = False)
         options |= {"address": address}
     try:
         if address is not None and (where := re.fullmatch(r"(?:ray://)?(.+):(\d+)", address)):
-            # Ray itself asks for minutes
+            # Ray itself keeps trying for minutes
             socket.create_connection((where[1], int(where[2])), timeout=SECONDS).close()
         ray.init(**options)
     except (OSError, ValueError, OverflowError, RuntimeError, ray.exceptions.RayError) as error:
@@ -74,51 +78,76 @@ def ray_cluster(address: str | None, workers: int | None, *, gpus: bool = False)
         what = "a Ray of this machine" if address is None else f"--address {address}"
         raise ParameterError(f"{what} cannot be used ({reason}): give the address of a running cluster") from error
     try:
-        there = ray.cluster_resources()
-        cards = int(there.get("GPU", 0)) if gpus else 0
-        usual = cards or int(there.get("CPU", 1))
-        yield Cluster(usual if workers is None else workers, min(cards, 1))
+        resources = ray.cluster_resources()
+        gpu_count = int(resources.get("GPU", 0)) if gpus else 0
+        usual = gpu_count or int(resources.get("CPU", 1))
+        backend = RayTasks(ray, usual if workers is None else workers, min(gpu_count, 1))
+        try:
+            yield backend
+        finally:
+            backend.cancel()
     finally:
         ray.shutdown()
 
 
-def run_on_ray(grid: Grid, workers: int, *, gpus: int = 0) -> Iterator[Started | Ended]:
-    """Compute all cells that are not there yet, so many at a time, on the cluster that is connected."""
-    ray = _ray()
-    task = ray.remote(num_cpus=1, num_gpus=gpus, max_retries=0)(work)
-    for stage in stages(grid):
-        yield from stage.hopeless
-        waiting = list(reversed(stage.cells))
-        running: dict[Any, tuple[Cell, float]] = {}
-        try:
-            while waiting or running:
-                while waiting and len(running) < workers:
-                    cell = waiting.pop()
-                    running[task.remote(cell, grid.compute, needed(grid, cell))] = cell, time.monotonic()
-                    yield Started(cell.key)
-                ended, _ = ray.wait(list(running), num_returns=1)
-                cell, since = running.pop(ended[0])
-                yield Ended(cell.key, keep(grid, cell, _answer(ray, ended[0])), time.monotonic() - since)
-        finally:
-            for reference in running:
-                ray.cancel(reference, force=True)
+class RayTasks:
+    """A backend of `run_cells` whose workers are tasks of the cluster that is connected."""
+
+    def __init__(self, ray: Any, slots: int, gpus: int = 0) -> None:
+        self.slots, self.gpus = slots, gpus  # gpus: of a task, 1 or 0
+        self._ray = ray
+        self._task = ray.remote(num_cpus=1, num_gpus=gpus, max_retries=0)(work)
+        self._running: dict[Any, tuple[Grid, Cell]] = {}
+
+    def start(self, grid: Grid, cell: Cell) -> None:
+        """Submit a cell, with the files that it needs."""
+        self._running[self._task.remote(cell, grid.compute, needed(grid, cell))] = grid, cell
+
+    def wait(self) -> Sequence[tuple[str, str | None]]:
+        """Wait until a cell ends, write what it hands back, and return its key and error."""
+        references, _ = self._ray.wait(list(self._running), num_returns=1)
+        grid, cell = self._running.pop(references[0])
+        return [(cell.key, keep(grid, cell, _answer(self._ray, references[0])))]
+
+    def cancel(self) -> None:
+        """Stop all tasks that are running."""
+        for reference in self._running:
+            self._ray.cancel(reference, force=True)
+        self._running.clear()
 
 
 def needed(grid: Grid, cell: Cell) -> dict[str, bytes]:
-    """The shared files that a cell reads, by name."""
+    """Read the shared files that a cell needs.
+
+    Args:
+        grid: The grid of the cell.
+        cell: The cell.
+
+    Returns:
+        The contents of the files by their names.
+    """
     names = [name for other in grid.cells if other.key in cell.needs for name in other.leaves]
     return {name: (grid.shared / name).read_bytes() for name in names}
 
 
 def work(cell: Cell, compute: Compute, files: dict[str, bytes]) -> Answer:
-    """The task: what a worker of this machine does, in a folder that is gone afterwards."""
+    """Compute a cell as a process of this machine does, in a folder that is removed afterwards.
+
+    Args:
+        cell: The cell.
+        compute: The function that computes it.
+        files: The shared files that it needs.
+
+    Returns:
+        What the task hands back.
+    """
     torch.set_num_threads(1)
     with TemporaryDirectory(prefix="r2d2net-") as folder:
         grid = Grid([cell], compute, Path(folder))
         grid.shared.mkdir()
         for name, content in files.items():
             (grid.shared / name).write_bytes(content)
-        error = call(job_of(grid, cell))
+        error = compute_and_log(grid, cell)
         log = grid.log(cell).read_bytes()
         if error is not None:
             return Answer(error, None, log, {})
@@ -127,7 +156,7 @@ def work(cell: Cell, compute: Compute, files: dict[str, bytes]) -> Answer:
 
 
 def _answer(ray: Any, reference: Any) -> Answer:
-    """What a task hands back, or how it died."""
+    """Return what a task handed back, or how it died."""
     try:
         return ray.get(reference)
     except ray.exceptions.RayError as error:
@@ -136,7 +165,16 @@ def _answer(ray: Any, reference: Any) -> Answer:
 
 
 def keep(grid: Grid, cell: Cell, answer: Answer) -> str | None:
-    """Write what a task handed back, the result last; returns its error."""
+    """Write what a task handed back, the result last.
+
+    Args:
+        grid: The grid of the cell.
+        cell: The cell.
+        answer: What the task handed back.
+
+    Returns:
+        The error of the task; None if it has a result.
+    """
     for folder in (grid.shared, grid.path(cell).parent):
         folder.mkdir(parents=True, exist_ok=True)
     grid.log(cell).write_bytes(answer.log)

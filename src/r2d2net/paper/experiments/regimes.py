@@ -26,7 +26,7 @@ from r2d2net.model import AnyPrior, BayesianModel
 from r2d2net.paper.experiments import TITLES
 from r2d2net.paper.experiments.artefact import Artefact, Scale
 from r2d2net.paper.experiments.grid import Cell, Place, Settings
-from r2d2net.paper.experiments.tuning import tuned_fit
+from r2d2net.paper.experiments.row_fitting import fit_best
 
 LINEAR = ("sparse", "big", "dense")
 REGIMES = (*LINEAR, "teacher")
@@ -89,30 +89,30 @@ def compute(settings: Settings, place: Place) -> dict[str, Any]:
     exact = settings["mode"] == "exact"
     methods: dict[str, Any] = {"svgi": inference.SVGI, "cavi": inference.CAVI}
     options = {"epochs": settings["transitions"]} if exact else {"epochs": settings["epochs"], "batch_size": BATCH}
-    tuned = tuned_fit(
+    chosen = fit_best(
         BayesianModel(net, PRIORS[settings["prior"]]),
         (x[:held], y[:held]),
         inference.HMC(chains=1, max_tree_depth=settings["depth"]) if exact else methods[settings["mode"]](),
         (x[held:], y[held:]),
         place.run,
-        factors=tuple(settings["factors"]),
-        batches=held // BATCH,
+        factors=settings["factors"],
+        steps_per_epoch=held // BATCH,
         seed=seed,
         **options,
     )
-    predicted: Any = tuned.posterior.predict(x_test, DRAWS)
+    predicted: Any = chosen.posterior.predict(x_test, DRAWS)
     found = {
         "mse": metrics.mse(y_test, predicted.mean),
         "nll": metrics.nll(y_test, predicted),
         "coverage": metrics.coverage(y_test, *predicted.interval(0.9)),
-        "tried": tuned.tried,
+        "tried": chosen.tried,
         "reference": {"oracle": metrics.mse(y_test, made.mean[rows:])},
     }
     if exact:
-        converged = of_predictions(tuned.posterior, x_test[:REFERENCE])
+        converged = of_predictions(chosen.posterior, x_test[:REFERENCE])
         found |= {"rhat": converged.worst_rhat, "ess": converged.least_ess}
     if regime in LINEAR and not bool(made.relevant.all()):
-        found["relevance_auroc"] = metrics.auroc(made.relevant, tuned.posterior.mean()[:inputs].abs())
+        found["relevance_auroc"] = metrics.auroc(made.relevant, chosen.posterior.mean()[:inputs].abs())
     return found
 
 

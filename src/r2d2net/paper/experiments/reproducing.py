@@ -1,12 +1,11 @@
-"""From a name to results: find the artefact, run what is missing of its grid, say how it went."""
+"""Reproducing an artefact: its grid is described, and the cells that have no result are run."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -17,31 +16,30 @@ from r2d2net.errors import ParameterError, require_whole
 from r2d2net.files import make_folder, write_json
 from r2d2net.paper.cell_files import unpack_cells
 from r2d2net.paper.experiments import ARTEFACTS
-from r2d2net.paper.experiments.artefact import SCALES, Artefact, Scale, only
-from r2d2net.paper.experiments.grid import Cell, Grid, run_on_this_machine
-from r2d2net.paper.experiments.needed_data import require_data
-from r2d2net.paper.experiments.pool import Ended, Started
-from r2d2net.paper.experiments.ray_backend import ray_cluster, run_on_ray
-from r2d2net.paper.experiments.recipe import described
-from r2d2net.paper.experiments.watching import Watched, watch
-
-Run = Callable[[Grid, int], Iterator[Started | Ended]]
+from r2d2net.paper.experiments.artefact import SCALES, Artefact, Scale
+from r2d2net.paper.experiments.data_requirements import require_data
+from r2d2net.paper.experiments.grid import Cell, Grid
+from r2d2net.paper.experiments.grid_progress import Progress, show_progress
+from r2d2net.paper.experiments.process_backend import processes
+from r2d2net.paper.experiments.ray_backend import ray_tasks
+from r2d2net.paper.experiments.runner import Backend, run_cells
+from r2d2net.paper.experiments.table_rows import described
 
 
 @dataclass(frozen=True)
 class Request:
-    """What the user asks for.
+    """What is to be reproduced, and how.
 
     Attributes:
-        name: The artefact.
+        name: Name of the artefact.
         scale: smoke, machine or paper.
-        replicates: Replicates of every cell; None for the scale's own number.
-        only: Words of which a cell's key must have one; all cells if there are none. Each must match some cell.
-        workers: Processes at a time; None for one a core, or one a GPU where there are some and the artefact uses them.
+        replicates: Number of replicates; None for the scale's own.
+        only: Words, of which a cell's key must contain one; without words all cells are run. Each must match a cell.
+        workers: Cells at a time; None for one for each core, or for each GPU where the artefact uses them.
         out: Folder for results.
         backend: Processes of this machine, or tasks of a Ray cluster.
-        address: The cluster's address; None for a Ray of this machine that ends with the grid.
-        variant: Which variant of the artefact; None for its default.
+        address: Address of the cluster; None for a Ray of this machine that ends with the grid.
+        variant: Variant of the artefact; None for its default.
         seed: Added to the seeds of all cells.
     """
 
@@ -58,14 +56,31 @@ class Request:
 
 
 def artefact_of(name: str) -> Artefact:
-    """The artefact of a name, or one clear error."""
+    """Find an artefact by its name.
+
+    Raises:
+        ParameterError: There is none with this name.
+    """
     if name not in ARTEFACTS:
         raise ParameterError(f"{name!r} is no artefact: use one of {', '.join(ARTEFACTS)}")
     return ARTEFACTS[name]
 
 
-def reproduce(request: Request, console: Console, *, quiet: bool = False) -> tuple[Grid, Watched]:
-    """Run all cells that have no result yet; what failed is in the second that is returned."""
+def reproduce(request: Request, console: Console, *, quiet: bool = False) -> tuple[Grid, Progress]:
+    """Run all cells of an artefact that have no result yet.
+
+    Args:
+        request: What is to be reproduced.
+        console: Where progress is shown.
+        quiet: Whether to show nothing.
+
+    Returns:
+        The grid, and what happened to its cells: those that failed are among it.
+
+    Raises:
+        ParameterError: The request cannot be carried out.
+        DataError: A data set is not there.
+    """
     artefact = artefact_of(request.name)
     if request.scale not in SCALES:
         raise ParameterError(f"scale={request.scale!r} is not known: use one of {', '.join(SCALES)}")
@@ -73,15 +88,15 @@ def reproduce(request: Request, console: Console, *, quiet: bool = False) -> tup
         if getattr(request, name) is not None:
             require_whole(name, getattr(request, name))
     whole = with_seed(artefact.grid(request.scale, request.out, request.replicates, request.variant), request.seed)
-    grid = only(whole, request.only)
+    grid = whole.only(request.only)
     unfinished = unfinished_cells(grid, request.out)
     if request.address is None:  # the nodes of a cluster have their own data
         require_data(artefact, unfinished)
-    with backend_of(request, artefact) as (workers, run):
+    with backend_of(request, artefact) as backend:
         make_folder(request.out, "--out")
         describe_grid(artefact, whole, request)
-        watched = Watched(len(grid.cells), workers, skipped=len(grid.cells) - len(unfinished))
-        return grid, watch(run(grid, workers), watched, console, quiet=quiet)
+        progress = Progress(len(grid.cells), backend.slots, skipped=len(grid.cells) - len(unfinished))
+        return grid, show_progress(run_cells(grid, backend), progress, console, quiet=quiet)
 
 
 def unfinished_cells(grid: Grid, out: Path) -> Sequence[Cell]:
@@ -97,7 +112,7 @@ def unfinished_cells(grid: Grid, out: Path) -> Sequence[Cell]:
 
 
 def with_seed(grid: Grid, seed: int) -> Grid:
-    """The same grid with other seeds, in a folder of its own; seed 0 changes nothing."""
+    """Return the grid with a number added to all seeds and with a folder of its own; unchanged for 0."""
     if seed == 0:
         return grid
     cells = [
@@ -109,35 +124,58 @@ def with_seed(grid: Grid, seed: int) -> Grid:
     return grid._replace(cells=cells, folder=grid.folder.with_name(f"{grid.folder.name}-seed-{seed}"))
 
 
-@contextmanager
-def backend_of(request: Request, artefact: Artefact) -> Iterator[tuple[int, Run]]:
-    """How many jobs at a time, and what runs them; by default as many as there are GPUs, where it uses them."""
+def backend_of(request: Request, artefact: Artefact) -> AbstractContextManager[Backend]:
+    """Return what computes the cells: by default as many at a time as there are cores, or GPUs if these are used.
+
+    Args:
+        request: Which backend, and how many cells at a time.
+        artefact: The artefact, which says whether GPUs are used.
+
+    Returns:
+        A context that provides the backend and ends it.
+
+    Raises:
+        ParameterError: An address is given for processes, or there is no Ray at the address.
+    """
     if request.backend == "ray":
-        with ray_cluster(request.address, request.workers, gpus=artefact.gpu) as cluster:
-            yield cluster.tasks, partial(run_on_ray, gpus=cluster.gpus)
-        return
+        return ray_tasks(request.address, request.workers, gpus=artefact.gpu)
     if request.address is not None:
         raise ParameterError(f"address={request.address!r} is for the backend ray: add --backend ray or leave it out")
     usual = (artefact.gpu and torch.cuda.device_count()) or os.cpu_count() or 1
-    yield usual if request.workers is None else request.workers, run_on_this_machine
+    return processes(usual if request.workers is None else request.workers)
 
 
 def describe_grid(artefact: Artefact, grid: Grid, request: Request) -> None:
-    """Write what the whole grid is, so that a report can say what is not there."""
+    """Write ``grid.json``, the description of the whole grid by which a report knows which results are missing.
+
+    Args:
+        artefact: The artefact.
+        grid: Its grid with all cells, whichever of them are run.
+        request: Its scale, replicates and variant.
+    """
     scale = request.scale
     grid.folder.mkdir(parents=True, exist_ok=True)
     cells = [{"key": cell.key, "settings": cell.settings} for cell in grid.cells]
     about = {"artefact": artefact.name, "title": artefact.title, "scale": scale, "reduced": artefact.reduced(scale)}
-    asked = {} if request.replicates is None else {"replicates": request.replicates}
+    replicates = {} if request.replicates is None else {"replicates": request.replicates}
     variant = {"variant": request.variant or artefact.variants[0]} if artefact.variants else {}
-    write_json(grid.folder / "grid.json", {**about, **asked, **variant, "rows": rows_of(grid), "cells": cells})
+    write_json(grid.folder / "grid.json", {**about, **replicates, **variant, "rows": rows_of(grid), "cells": cells})
 
 
 def rows_of(grid: Grid) -> dict[str, Any]:
-    """Prior and algorithm of each row of the paper's tables; not of cells that give a prior of their own."""
+    """Describe the prior and the algorithm of each row of the paper's tables that a grid has.
+
+    Cells that have a prior of their own in place of the row's are left out.
+
+    Args:
+        grid: The grid.
+
+    Returns:
+        Descriptions by the names of the rows, plain JSON.
+    """
     rows = {
         cell.settings["row"]: cell.settings
         for cell in grid.cells
         if "recipe" in cell.settings and "a_pi" not in cell.settings
     }
-    return {row: described(one["recipe"], row, **one.get("method", {})) for row, one in rows.items()}
+    return {row: described(row, settings["recipe"], **settings.get("method", {})) for row, settings in rows.items()}

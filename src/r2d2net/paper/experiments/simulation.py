@@ -24,11 +24,10 @@ from r2d2net.inference import HMC, SVGI
 from r2d2net.model import BayesianModel
 from r2d2net.paper.experiments import TITLES
 from r2d2net.paper.experiments.artefact import Artefact, Scale
-from r2d2net.paper.experiments.fitted_rows import our_training
 from r2d2net.paper.experiments.grid import Cell, Place, Settings
-from r2d2net.paper.experiments.method_rows import ROWS
-from r2d2net.paper.experiments.recipe import prior_by
-from r2d2net.paper.experiments.regressions import fitted_mlp, simulated_rows
+from r2d2net.paper.experiments.row_fitting import fit_row
+from r2d2net.paper.experiments.simulated_regressions import simulated_rows
+from r2d2net.paper.experiments.table_rows import ROWS, our_training, prior_of
 from r2d2net.posterior import Posterior
 from r2d2net.run.fit import fit
 
@@ -124,7 +123,7 @@ def compute(settings: Settings, place: Place) -> dict[str, Any]:
     x_test, y_test = rows.test_x, rows.test_y
     oracle = place.shared / (_oracle_key(settings) + ".safetensors")
     if settings["kind"] == "oracle":
-        prior = prior_by(settings["recipe"], settings["row"], len(y))
+        prior = prior_of(settings["row"], settings["recipe"], len(y))
         model = BayesianModel(nets.paper_mlp(x.shape[1], settings["layers"]), prior)
         chains = [_chain(settings, model, (x, y), number, place.run) for number in range(CHAINS)]
         drawn = torch.cat([one.predict(x_test[:REFERENCE], DRAWS // CHAINS).samples for one in chains])
@@ -140,18 +139,18 @@ def compute(settings: Settings, place: Place) -> dict[str, Any]:
             "mse": metrics.mse(y_test, average),
         }
 
-    tuned = fitted_mlp(settings, rows, place)
-    predicted: Any = tuned.posterior.predict(x_test, DRAWS)
+    chosen = fit_row(settings, nets.paper_mlp(x.shape[1], settings["layers"]), rows, place)
+    predicted: Any = chosen.posterior.predict(x_test, DRAWS)
     truth = load_file(oracle)
-    at_reference = tuned.posterior.predict(x_test[:REFERENCE], DRAWS)
+    at_reference = chosen.posterior.predict(x_test[:REFERENCE], DRAWS)
     return {
         "mse": metrics.mse(y_test, predicted.mean),
         "nll": -float(predicted.log_prob(y_test).mean()),
         "coverage": metrics.coverage(y_test, *predicted.interval(0.9)),
-        "inference_error": metrics.parameter_error(tuned.posterior.mean(), truth["mean"]),
+        "inference_error": metrics.parameter_error(chosen.posterior.mean(), truth["mean"]),
         "function_error": metrics.function_error(at_reference, truth["functions"]),
         "function_distance": metrics.function_distance(at_reference, truth["functions"]),
-        "tried": tuned.tried,
+        "tried": chosen.tried,
         "reference": reference_errors(x, y, x_test, y_test, rows.test_mean),
     }
 
@@ -177,7 +176,7 @@ def _chain(
     net = nets.paper_mlp(data[0].shape[1], settings["layers"])
     net.load_state_dict(near.state_dict())
     sampler = HMC(chains=1, start="net", max_tree_depth=wanted["depth"])
-    there = BayesianModel(net, prior_by(settings["recipe"], settings["row"], len(data[1])))
+    there = BayesianModel(net, prior_of(settings["row"], settings["recipe"], len(data[1])))
     return fit(there, data, sampler, epochs=wanted["transitions"], resume=place / f"chain-{number}", **options)
 
 

@@ -12,9 +12,10 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
+from torch import Tensor
 
 from r2d2net import data, metrics, nets
 from r2d2net.data import Table
@@ -22,12 +23,10 @@ from r2d2net.data.formats.members import last_part, member_names
 from r2d2net.data.formats.uci_table import SPLITS
 from r2d2net.data.loading import VARIABLE
 from r2d2net.errors import DataError
-from r2d2net.model import BayesianModel
 from r2d2net.paper.experiments import TITLES
 from r2d2net.paper.experiments.artefact import Artefact, Scale
 from r2d2net.paper.experiments.grid import Cell, Place, Settings
-from r2d2net.paper.experiments.method_rows import method_of, prior_of
-from r2d2net.paper.experiments.tuning import tuned_fit
+from r2d2net.paper.experiments.row_fitting import fit_row
 
 KNOWN = {
     "bostonHousing": "boston",
@@ -97,40 +96,62 @@ def cells(scale: Scale, replicates: int | None = None) -> Sequence[Cell]:
     ]
 
 
-def compute(settings: Settings, place: Place) -> dict[str, Any]:
-    """A row on one split of one table, in the table's units."""
+class Split(NamedTuple):
+    """A split of a table into training, held-out and test rows."""
+
+    x: Tensor
+    y: Tensor
+    held_x: Tensor
+    held_y: Tensor
+    test_x: Tensor
+    test_y: Tensor
+
+
+def read_split(settings: Settings) -> Split:
+    """Read the split of a cell; a tenth of its training rows is held out, by the cell's seed.
+
+    Args:
+        settings: Those of the cell: setting, replicate, seed.
+
+    Returns:
+        The rows, in the table's units.
+
+    Raises:
+        DataError: The table does not have this split.
+    """
     table: Table = data.read_uci(tables()[settings["setting"]])
     if settings["replicate"] >= len(table.splits):
         raise DataError(f"{settings['setting']} has {len(table.splits)} splits: split {settings['replicate']} is none")
-    (x, y), (x_test, y_test) = table.split(settings["replicate"])
-    y, y_test = y.reshape(-1), y_test.reshape(-1)
+    (x, y), (test_x, test_y) = table.split(settings["replicate"])
+    y, test_y = y.reshape(-1), test_y.reshape(-1)
     order = torch.randperm(len(y), generator=torch.Generator().manual_seed(settings["seed"]))
     held, kept = order[: round(VALIDATION * len(y))], order[round(VALIDATION * len(y)) :]
-    row, batches = settings["row"], max(1, len(kept) // BATCH)
-    options: dict[str, Any] = {"restarts": 2}
-    if row == "de":
-        options = {}
-    elif row == "adaptive-svgi":
-        options = {"prior": "auto"}
-    tuned = tuned_fit(
-        BayesianModel(nets.mlp(x.shape[1], [HIDDEN], 1), prior_of(row)),
-        (x[kept], y[kept]),
-        method_of(row, **settings["method"]),
-        (x[held], y[held]),
-        place.run,
-        factors=tuple(settings["factors"]),
-        batches=batches,
-        epochs=max(1, settings["steps"] // batches),
-        batch_size=min(BATCH, len(kept)),
-        seed=settings["seed"],
-        **options,
+    return Split(x[kept], y[kept], x[held], y[held], test_x, test_y)
+
+
+def compute(settings: Settings, place: Place) -> dict[str, Any]:
+    """Fit a row to one split of one table; figures are in the table's units."""
+    rows = read_split(settings)
+    training = {
+        **settings,
+        "recipe": "ours",
+        "epochs": max(1, settings["steps"] // max(1, len(rows.y) // BATCH)),
+        "batch_size": min(BATCH, len(rows.y)),
+    }
+    chosen = fit_row(
+        training,
+        nets.mlp(rows.x.shape[1], [HIDDEN], 1),
+        rows,
+        place,
+        prior="auto" if settings["row"] == "adaptive-svgi" else None,
+        restarts=1 if settings["row"] in ("de", "adaptive-svgi") else 2,
     )
-    predicted: Any = tuned.posterior.predict(x_test, DRAWS)
+    predicted: Any = chosen.posterior.predict(rows.test_x, DRAWS)
     return {
-        "rmse": metrics.rmse(y_test, predicted.mean),
-        "nll": metrics.nll(y_test, predicted),
-        "coverage": metrics.coverage(y_test, *predicted.interval(0.9)),
-        "tried": tuned.tried,
+        "rmse": metrics.rmse(rows.test_y, predicted.mean),
+        "nll": metrics.nll(rows.test_y, predicted),
+        "coverage": metrics.coverage(rows.test_y, *predicted.interval(0.9)),
+        "tried": chosen.tried,
     }
 
 

@@ -13,11 +13,13 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
+from r2d2net import nets
 from r2d2net.json_arrays import pack
-from r2d2net.paper.experiments import TITLES, regressions
+from r2d2net.paper.experiments import TITLES, simulated_regressions
 from r2d2net.paper.experiments.artefact import Artefact, Scale, cells_of_rows
 from r2d2net.paper.experiments.grid import Cell, Place, Settings
-from r2d2net.paper.experiments.regressions import fitted_mlp, simulated_rows
+from r2d2net.paper.experiments.row_fitting import fit_row
+from r2d2net.paper.experiments.simulated_regressions import simulated_rows
 
 ROWS = ("gauss-svi", "gauss-svgi", "hs-svi", "hs-svgi", "r2d2-svgi")
 SMALLEST, SHARE, QUANTILES, NEAR_ZERO = 5, 0.1, 101, 0.01
@@ -26,16 +28,17 @@ DRAWS = 1000  # densities need more of them than the paper's 100
 
 def cells(scale: Scale, replicates: int | None = None) -> Sequence[Cell]:
     """Every row in every replicate."""
-    settings = {"scenario": "2", "layers": 3, **regressions.SIZES[scale]}
-    return cells_of_rows(ROWS, replicates or regressions.REPLICATES[scale], 3100, settings)
+    settings = {"scenario": "2", "layers": 3, **simulated_regressions.SIZES[scale]}
+    return cells_of_rows(ROWS, replicates or simulated_regressions.REPLICATES[scale], 3100, settings)
 
 
 def compute(settings: Settings, place: Place) -> dict[str, Any]:
     """Draws of the weights nearest zero, and how near it they stay."""
-    tuned = fitted_mlp(settings, simulated_rows(settings), place)
-    layer = tuned.posterior.model.bayesian[0]
-    order = layer.of(tuned.posterior.mean()).flatten().abs().argsort()
-    drawn = layer.of(tuned.posterior.sample(DRAWS, seed=settings["seed"])).flatten(1)[:, order]
+    rows = simulated_rows(settings)
+    chosen = fit_row(settings, nets.paper_mlp(rows.x.shape[1], settings["layers"]), rows, place)
+    layer = chosen.posterior.model.bayesian[0]
+    order = layer.of(chosen.posterior.mean()).flatten().abs().argsort()
+    drawn = layer.of(chosen.posterior.sample(DRAWS, seed=settings["seed"])).flatten(1)[:, order]
     least = drawn[:, : max(SMALLEST, round(SHARE * len(order)))]
     return {
         "parameter": layer.name,
@@ -44,7 +47,7 @@ def compute(settings: Settings, place: Place) -> dict[str, Any]:
         "deviation": float(least.std(dim=0).square().mean().sqrt()),
         "near_zero": float((least.abs() < NEAR_ZERO).float().mean()),
         "all_near_zero": float((drawn.abs() < NEAR_ZERO).float().mean()),
-        "tried": tuned.tried,
+        "tried": chosen.tried,
         "draws": pack(drawn[:, :SMALLEST].T, digits=3),
         "quantiles": _quantiles(least),
         "all_quantiles": _quantiles(drawn),
@@ -61,5 +64,5 @@ ARTEFACT = Artefact(
     title=TITLES["weight-densities"],
     cells=cells,
     compute=compute,
-    reduced=regressions.reduced,
+    reduced=simulated_regressions.reduced,
 )

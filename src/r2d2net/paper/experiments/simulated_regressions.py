@@ -1,4 +1,4 @@
-"""What the figures on simulated regressions share: rows cut in three, and the paper's MLP of a row fitted to them."""
+"""What the experiments on simulated regressions share: their sizes, and rows cut into training, held-out and test."""
 
 from __future__ import annotations
 
@@ -6,14 +6,12 @@ from typing import Any, NamedTuple
 
 from torch import Tensor
 
-from r2d2net import data, nets
-from r2d2net.model import AnyPrior
+from r2d2net import data
 from r2d2net.paper.experiments.artefact import Scale
-from r2d2net.paper.experiments.fitted_rows import fitted, our_training
-from r2d2net.paper.experiments.grid import Place, Settings
-from r2d2net.paper.experiments.tuning import Tuned
+from r2d2net.paper.experiments.grid import Settings
+from r2d2net.paper.experiments.table_rows import our_training
 
-TRAIN, HELD = 0.8, 0.1  # share of the rows that train, and of those the share that is held out to choose by
+TRAIN, HELD = 0.8, 0.1  # share of the rows that are not test rows, and of those the share that is held out
 
 SIZES: dict[Scale, dict[str, Any]] = {
     "smoke": {"rows": 600, "epochs": 10, "batch_size": 128, "factors": [1.0], "recipe": "ours"},
@@ -36,7 +34,7 @@ REPLICATES: dict[Scale, int] = {"smoke": 1, "machine": 3, "paper": 5}
 
 
 class Rows(NamedTuple):
-    """A simulated data set, cut in training, held-out and test rows; test_mean is the true function of the last."""
+    """A simulated data set, cut into training, held-out and test rows."""
 
     x: Tensor
     y: Tensor
@@ -44,28 +42,37 @@ class Rows(NamedTuple):
     held_y: Tensor
     test_x: Tensor
     test_y: Tensor
-    test_mean: Tensor
+    test_mean: Tensor  # the true function of the test rows
 
 
 def simulated_rows(settings: Settings) -> Rows:
-    """The rows of a cell: its scenario, in the table's variant unless it says otherwise, by its seed."""
+    """Simulate the data set of a cell.
+
+    Args:
+        settings: Those of the cell: scenario, rows, seed; and variant, by default that of the paper's table.
+
+    Returns:
+        The rows.
+    """
     variant = settings.get("variant", "table")
     made = data.simulate(settings["scenario"], n=settings["rows"], seed=settings["seed"], variant=variant)
     train = round(TRAIN * settings["rows"])
     fitted = round((1 - HELD) * train)
-    ends = (slice(0, fitted), slice(fitted, train), slice(train, None))
-    (x, y), (held_x, held_y), (test_x, test_y) = ((made.x[end], made.y[end]) for end in ends)
+    parts = (slice(0, fitted), slice(fitted, train), slice(train, None))
+    (x, y), (held_x, held_y), (test_x, test_y) = ((made.x[part], made.y[part]) for part in parts)
     return Rows(x, y, held_x, held_y, test_x, test_y, made.mean[train:])
 
 
-def fitted_mlp(settings: Settings, rows: Rows, place: Place, prior: AnyPrior | None = None) -> Tuned:
-    """The paper's MLP of so many layers under a row's prior, or another one; held-out rows choose the step size."""
-    net = nets.paper_mlp(rows.x.shape[1], settings["layers"])
-    return fitted(settings, net, (rows.x, rows.y), (rows.held_x, rows.held_y), place, prior=prior)
-
-
 def reduced(scale: Scale, replicates: int | None = None) -> str:
-    """What a scale leaves out; ``replicates`` where they are not the usual number."""
+    """Say what a scale leaves out.
+
+    Args:
+        scale: The scale.
+        replicates: Number of data sets, where it is not the usual one.
+
+    Returns:
+        A sentence; "" for the paper's scale.
+    """
     if scale == "paper":
         return ""
     size, full = SIZES[scale], SIZES["paper"]
