@@ -232,7 +232,7 @@ def test_processes_do_not_change_the_result() -> None:
         ({"prior": "r2d3"}, r"prior='r2d3' is no prior: use one of r2d2, adaptive"),
         ({"prior": rn.priors.R2D2}, r"prior=the class R2D2"),
         ({"algorithm": "adam"}, r"algorithm='adam' is no algorithm: use one of cavi"),
-        ({"algorithm": "map"}, r"MAP does not suit the prior R2D2"),
+        ({"algorithm": "map"}, r"algorithm=MAP does not suit the prior R2D2"),
         ({"hidden": "50"}, r"hidden='50'"),
         ({"hidden": (50, 0)}, r"hidden=0"),
         ({"activation": "swish2"}, r"activation"),

@@ -191,13 +191,13 @@ def test_scores_and_restarts_read_it(tmp_path):
 def test_other_likelihoods_are_refused(likelihood):
     other = rn.BayesianModel(nn.Linear(2, 1), rn.priors.Gaussian(1.0), likelihood)
     name = type(likelihood).__name__
-    message = rf"^EDL does not suit the likelihood {name}: it is for classes; use Categorical$"
+    message = rf"^algorithm=EDL does not suit the likelihood {name}: it is for classes; use Categorical$"
     with pytest.raises(ParameterError, match=message):
         EDL().build(other, n=10, steps=10)
 
 
 def test_priors_without_a_mode_are_refused():
-    with pytest.raises(ParameterError, match=r"^EDL does not suit the prior R2D2"):
+    with pytest.raises(ParameterError, match=r"^algorithm=EDL does not suit the prior R2D2"):
         EDL().build(rn.BayesianModel(nn.Linear(2, 3), likelihood=rn.likelihoods.Categorical()), n=10, steps=10)
 
 

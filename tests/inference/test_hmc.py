@@ -280,17 +280,17 @@ def test_what_does_not_suit_is_refused_in_one_line(monkeypatch):
         assert "\n" not in str(caught.value)
 
     normalised = nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2))
-    refused("^HMC needs a prior on every parameter, and '1.weight' has none: .*norm=Gaussian", normalised)
+    refused("^algorithm=HMC needs a prior on every parameter, and '1.weight' has none: .*norm=Gaussian", normalised)
     for prior in (rn.priors.SpikeSlab(), R2D2.adaptive()):
         what = f"^scales='joint' does not suit the prior {type(prior).__name__} of 'weight'.*: use scales='gibbs'$"
         refused(what, prior=prior, scales="joint")
-    refused("^HMC keeps no draw: the burn-in leaves 5 of 10 transitions, and thin=6; use more epochs", thin=6)
+    refused("^algorithm=HMC keeps no draw: the burn-in leaves 5 of 10 transitions, and thin=6; use more epochs", thin=6)
     numbers = {"burn_in": (0.0, 1.0, "half"), "target_accept": (0.0, 1), "chains": (0, 1.5), "temperature": (0, -1.0)}
     for name, values in {**numbers, "scales": ("both",), "start": ("zero",), "max_tree_depth": (0,)}.items():
         for value in values:
             refused(f"^{name}={value!r} is out of range", **{name: value})
     monkeypatch.setitem(sys.modules, "pyro", None)
-    refused(r"^HMC needs pyro-ppl: pip install 'r2d2net\[mcmc\]'$")
+    refused(r"^algorithm=HMC needs pyro-ppl: pip install 'r2d2net\[mcmc\]'$")
 
 
 def test_a_network_in_float32_is_sampled_in_float64():

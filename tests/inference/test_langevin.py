@@ -137,7 +137,9 @@ def test_what_makes_no_sense_is_refused_in_one_line(kind) -> None:
             kind(**settings)
     with pytest.raises(ParameterError, match=r"^preconditioner='adam' is out of range: use one of rms, none$"):
         kind(preconditioner="adam")
-    with pytest.raises(ParameterError, match=f"^{kind.__name__} keeps no draw: the burn-in leaves 5 of 10 steps"):
+    with pytest.raises(
+        ParameterError, match=f"^algorithm={kind.__name__} keeps no draw: the burn-in leaves 5 of 10 steps"
+    ):
         kind(thin=6).build(model, n=10, steps=10)
     with pytest.raises(ParameterError, match=r"^burn_in=0.0 of 10 steps leaves the preconditioner nothing to learn"):
         kind(burn_in=0.0).build(model, n=10, steps=10)

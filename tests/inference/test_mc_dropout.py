@@ -213,10 +213,14 @@ def test_rates_are_probabilities(rate):
 
 def test_what_cannot_be_dropped_is_refused():
     data = torch.zeros(4, 3), torch.zeros(4)
-    with pytest.raises(rn.errors.ParameterError, match=r"^MCDropout has nothing to drop but .*: use inputs=True$"):
+    with pytest.raises(
+        rn.errors.ParameterError, match=r"^algorithm=MCDropout has nothing to drop but .*: use inputs=True$"
+    ):
         rn.fit(rn.BayesianModel(nn.Linear(3, 1), GAUSSIAN), data, "mcdropout")
     tied = rn.BayesianModel(ZOO[5].net(), GAUSSIAN, rn.likelihoods.Categorical())
-    with pytest.raises(rn.errors.ParameterError, match=r"^MCDropout has nothing to drop: give weights of a Linear"):
+    with pytest.raises(
+        rn.errors.ParameterError, match=r"^algorithm=MCDropout has nothing to drop: give weights of a Linear"
+    ):
         rn.fit(tied, (ZOO[5].x, ZOO[5].y), "mcdropout")
-    with pytest.raises(rn.errors.ParameterError, match=r"^MCDropout does not suit the prior R2D2"):
+    with pytest.raises(rn.errors.ParameterError, match=r"^algorithm=MCDropout does not suit the prior R2D2"):
         rn.fit(rn.BayesianModel(ZOO[0].net(), rn.priors.R2D2()), data, "mcdropout")

@@ -48,7 +48,9 @@ def test_mfvi_is_coordinate_ascent_of_a_gaussian_prior() -> None:
 
 def test_other_priors_are_refused_with_what_takes_them() -> None:
     model = rn.BayesianModel(nn.Linear(3, 1), rn.priors.Horseshoe())
-    with pytest.raises(rn.errors.ParameterError, match=r"^MFVI does not suit the prior Horseshoe .*CAVI, SVI"):
+    with pytest.raises(
+        rn.errors.ParameterError, match=r"^algorithm=MFVI does not suit the prior Horseshoe .*CAVI, SVI"
+    ):
         rn.fit(model, (torch.zeros(4, 3), torch.zeros(4)), "mfvi")
     with pytest.raises(rn.errors.ParameterError, match=r"^variance='scaled' is out of range"):
         rn.inference.MFVI(variance="scaled")

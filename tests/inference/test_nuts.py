@@ -144,5 +144,5 @@ def test_a_start_without_density():
 
 def test_without_pyro(monkeypatch):
     monkeypatch.setitem(sys.modules, "pyro", None)
-    with pytest.raises(ParameterError, match=r"^HMC needs pyro-ppl: pip install 'r2d2net\[mcmc\]'$"):
+    with pytest.raises(ParameterError, match=r"^algorithm=HMC needs pyro-ppl: pip install 'r2d2net\[mcmc\]'$"):
         chain(banana, torch.zeros(3), NutsSettings(10), 1)

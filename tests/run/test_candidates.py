@@ -108,7 +108,7 @@ class Locked(Dataset):
 
 def test_data_that_do_not_pickle_stay_in_this_process():
     options = {"restarts": 2, "validation": data(), "epochs": 1}
-    with pytest.raises(ParameterError, match=r"^jobs=2: model or data do not pickle \(.*\): use jobs=1$"):
+    with pytest.raises(ParameterError, match=r"^jobs=2: model or data do not pickle \(.*\); use jobs=1$"):
         fit(Locked(), jobs=2, **options)
     assert same(fit(Locked(), **options), fit(Locked(), jobs=None, **options))
 

@@ -321,7 +321,7 @@ def test_bad_validation_data_are_refused_before_training(validation, message):
         ({"n": 7}, "n=7, the data have 60 rows: leave n out"),
         ({"algorithm": "sgvi"}, "algorithm='sgvi' is no algorithm: use one of cavi, "),
         ({"algorithm": SVGI}, r"algorithm=SVGI is a class: write SVGI\(\)"),
-        ({"algorithm": "deepensemble", "restarts": 2}, "DeepEnsemble makes 5 runs of its own: leave restarts"),
+        ({"algorithm": "deepensemble", "restarts": 2}, "restarts=2: DeepEnsemble makes 5 runs of its own; leave it"),
         ({"model": mlp}, "model is a Sequential: wrap the network in r2d2net.BayesianModel"),
         ({"data": TensorDataset(X, Y), "validation": 0.1}, "validation=0.1: a Dataset or DataLoader cannot be split"),
         ({"data": DataLoader(TensorDataset(X, Y)), "batch_size": 5}, "batch_size=5: a DataLoader brings its own"),

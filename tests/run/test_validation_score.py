@@ -35,7 +35,9 @@ def test_bad_scores_are_refused():
     x, y = problem(3)
     with pytest.raises(rn.ParameterError, match=r"^score='accuracy' is out of range: use 'nll' or 'auroc'"):
         rn.fit(rn.BayesianModel(nn.Linear(3, 3)), (x, y), score="accuracy")
-    with pytest.raises(rn.ParameterError, match=r"^score='auroc' ranks classes, and the likelihood is Gaussian$"):
+    with pytest.raises(
+        rn.ParameterError, match=r"^score='auroc' ranks classes, and the likelihood is Gaussian: use 'nll'$"
+    ):
         rn.fit(rn.BayesianModel(nn.Linear(3, 1)), (x, x[:, 0]), score="auroc")
 
 

@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 
 from r2d2net.checkpoint import unflatten
-from r2d2net.errors import ParameterError
+from r2d2net.errors import ParameterError, Shown
 from r2d2net.likelihoods.base import Noise, Unit
 from r2d2net.model import AnyPrior, BayesianModel, Tensors
 from r2d2net.registry import ALGORITHMS, PRIORS
@@ -154,6 +154,8 @@ def require_priors(model: BayesianModel, suits: Callable[[AnyPrior], bool], meth
             priors = ", ".join(cls.__name__ for cls in PRIORS.classes() if suits(cls()))
             algorithms = ", ".join(cls.__name__ for cls in ALGORITHMS.classes() if cls.suits_every_prior)
             raise ParameterError(
-                f"{method} does not suit the prior {type(slot.prior).__name__} of {slot.name!r}: {reason}; "
-                f"use one of {priors}, or an algorithm for every prior: {algorithms}"
+                f"does not suit the prior {type(slot.prior).__name__} of {slot.name!r}: {reason}",
+                argument="algorithm",
+                value=Shown(method),
+                fix=f"use one of {priors}, or an algorithm for every prior: {algorithms}",
             )

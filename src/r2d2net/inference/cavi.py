@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from r2d2net.errors import require
+from r2d2net.errors import Argument, require
 from r2d2net.inference.descent import Known
 from r2d2net.inference.variational import MeanField, Variational
 from r2d2net.model import AnyPrior, BayesianModel
@@ -20,7 +20,8 @@ class CAVI(Variational):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require(self.variance == "free", "variance", self.variance, "coordinate ascent needs variance='free'")
+        fix = ("coordinate ascent needs ", Argument("variance", "free"))
+        require(self.variance == "free", "variance", self.variance, fix)
 
     def build(self, model: BayesianModel, *, n: int, steps: int) -> CoordinateAscent:
         """Bind to a model, the number of training rows and of steps."""

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from r2d2net.checkpoint import flatten, part
-from r2d2net.errors import CheckpointError, ParameterError
+from r2d2net.errors import Argument, CheckpointError, ParameterError
 from r2d2net.inference.base import Batch, Draws, Info, Running
 from r2d2net.likelihoods.base import Noise, Unit
 from r2d2net.model import BayesianModel, Tensors
@@ -53,7 +53,8 @@ def room_for(planned: int, network: Draws, memory: int) -> int:
         return 1
     size = bytes_of(network)
     if memory < 2 * size:
-        raise ParameterError(f"memory={memory} is out of range: two draws of this network need {2 * size} bytes")
+        fix = f"two draws of this network need {2 * size} bytes"
+        raise ParameterError("is out of range", argument="memory", value=memory, fix=fix)
     return 2 * (min(planned + planned % 2, memory // size) // 2)
 
 
@@ -162,8 +163,8 @@ class Collection(Running):
         several = self.available(state) > 1 if not self.has_mean else state.weights.shape[0] > 1
         if several and not self.model.is_linear:
             raise ParameterError(
-                "the mean weights of several solutions (members, chains, cycles) are no network: predict with draws=5, "
-                "take single networks from posterior.state_dicts"
+                "the mean weights of several solutions (members, chains, cycles) are no network",
+                fix=("predict with ", Argument("draws", 5), ", take single networks from posterior.state_dicts"),
             )
         return Draws(*(_mean(tensors) for tensors in (state.weights, state.fixed, state.buffers, state.noise)))
 
@@ -177,7 +178,7 @@ class Collection(Running):
         try:
             step, weights, fixed, divergences = (saved[k] for k in ("step", "weights", "fixed", "divergences"))
         except KeyError as error:
-            raise CheckpointError(f"the saved run lacks {error}: it was made for another algorithm") from error
+            raise CheckpointError(f"the saved run lacks {error}", fix="it was made for another algorithm") from error
         widths = {"weights": (weights, self.model.size), "fixed": (fixed, self.model.fixed_size)}
         for name, (tensor, width) in widths.items():
             if tensor.dim() != 3 or tensor.shape[2] != width or tensor.dtype != self.model.dtype:

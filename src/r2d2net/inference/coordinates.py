@@ -24,7 +24,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import softplus
 
-from r2d2net.errors import ParameterError
+from r2d2net.errors import Argument, ParameterError
 from r2d2net.model import AnyPrior, BayesianModel, Slot
 from r2d2net.priors.base import ContinuousScalePrior
 
@@ -147,8 +147,11 @@ class JointScales(Coordinates):
         for slot, prior in self.layers:
             if not isinstance(prior, ContinuousScalePrior):
                 raise ParameterError(
-                    f"scales='joint' does not suit the prior {type(prior).__name__} of {slot.name!r}, some of whose "
-                    "scales are discrete: use scales='gibbs'"
+                    f"does not suit the prior {type(prior).__name__} of {slot.name!r}, some of whose scales are "
+                    "discrete",
+                    argument="scales",
+                    value="joint",
+                    fix=("use ", Argument("scales", "gibbs")),
                 )
             template = self._from_prior(slot, prior, torch.Generator(model.device).manual_seed(0))
             self.continuous.append((slot, prior))

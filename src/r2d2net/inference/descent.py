@@ -17,7 +17,7 @@ from typing import Any, Literal, NamedTuple, TypeGuard
 import torch
 from torch import Tensor
 
-from r2d2net.errors import ParameterError, require, require_whole
+from r2d2net.errors import Argument, ParameterError, require, require_whole
 from r2d2net.inference.adam import Moments, Step, adam_step
 from r2d2net.inference.base import Method, Running, make_plain
 from r2d2net.inference.vector_blocks import Pieces
@@ -67,7 +67,8 @@ class Training(Method):
         require_whole("sweep_every", self.sweep_every)
         require_one_of("schedule", self.schedule, ("cosine", "constant"))
         require_one_of("step_unit", self.step_unit, ("he", "one"))
-        require(self.step_unit == "he" or self.lr is not None, "lr", self.lr, "step_unit='one' needs one, such as 5e-4")
+        fix = (Argument("step_unit", "one"), " needs one, such as 5e-4")
+        require(self.step_unit == "he" or self.lr is not None, "lr", self.lr, fix)
         require_one_of("start", self.start, ("he", "net"))
         require(self.autocast in (None, "bfloat16"), "autocast", self.autocast, "use 'bfloat16' or None")
 
@@ -176,7 +177,8 @@ class Descent(Running):
             if not any(sign in str(error) for sign in NO_BFLOAT16):
                 raise
             reason = str(error).splitlines()[0]
-            raise ParameterError(f"autocast='bfloat16' does not suit this network here: {reason}") from error
+            problem = f"does not suit this network here: {reason}"
+            raise ParameterError(problem, argument="autocast", value="bfloat16", fix="leave it out") from error
 
 
 def leaves_of(slots: Sequence[Slot], vector: Tensor) -> list[Tensor]:

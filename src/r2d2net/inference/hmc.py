@@ -21,7 +21,7 @@ from typing import Any, ClassVar, Literal, NamedTuple
 import torch
 from torch import Tensor
 
-from r2d2net.errors import ParameterError, require_whole
+from r2d2net.errors import Argument, ParameterError, Shown, require_whole
 from r2d2net.inference.base import Batch, Draws, Info, Method, Running, make_plain
 from r2d2net.inference.collection import Collection, CollectionState, Kept, collected, first, keep, no_draws, room_for
 from r2d2net.inference.coordinates import EXACT, Frame, GivenScales, JointScales
@@ -104,19 +104,31 @@ class Chain(Running):
         warm_up = round(settings.burn_in * steps)
         if warm_up == 0:
             raise ParameterError(
-                f"burn_in={settings.burn_in} of {steps} transitions leaves none to learn the step size from: "
-                "use more epochs"
+                f"of {steps} transitions leaves none to learn the step size from",
+                argument="burn_in",
+                value=settings.burn_in,
+                fix=("use more ", Argument("epochs")),
             )
         self.planned = (steps - warm_up) // settings.thin
         if self.planned == 0:
             raise ParameterError(
-                f"HMC keeps no draw: the burn-in leaves {steps - warm_up} of {steps} transitions, and "
-                f"thin={settings.thin}; use more epochs, or less of these"
+                (
+                    f"keeps no draw: the burn-in leaves {steps - warm_up} of {steps} transitions, and ",
+                    Argument("thin", settings.thin),
+                ),
+                argument="algorithm",
+                value=Shown("HMC"),
+                fix=("use more ", Argument("epochs"), ", or less of these"),
             )
         if model.fixed:
             raise ParameterError(
-                f"HMC needs a prior on every parameter, and {model.fixed[0].name!r} has none: give BayesianModel "
-                "norm=Gaussian(1.0) for normalisation layers, bias=Gaussian(1.0) for biases"
+                f"needs a prior on every parameter, and {model.fixed[0].name!r} has none",
+                argument="algorithm",
+                value=Shown("HMC"),
+                fix=(
+                    *("give BayesianModel ", Argument("norm", Shown("Gaussian(1.0)")), " for normalisation layers, "),
+                    *(Argument("bias", Shown("Gaussian(1.0)")), " for biases"),
+                ),
             )
         self.settings, self.model, self.collection = settings, model, Collection(model, draws_noise=True)
         self.nuts = NutsSettings(warm_up, settings.target_accept, settings.max_tree_depth)

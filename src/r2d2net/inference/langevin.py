@@ -28,7 +28,7 @@ from typing import Any, ClassVar, Literal, NamedTuple, Protocol
 import torch
 from torch import Tensor
 
-from r2d2net.errors import ParameterError, require, require_whole
+from r2d2net.errors import Argument, ParameterError, require, require_whole
 from r2d2net.inference.adam import EPSILON
 from r2d2net.inference.base import Batch, Draws, Info, Running
 from r2d2net.inference.collection import Collection, CollectionState, Kept, collected, first, keep, no_draws, room_for
@@ -165,23 +165,29 @@ class Langevin(Descent):
         self.exploring, self.sampling, self.names = exploring, sampling, tuple(coefficients)
         self.beta = settings.temperature / n
         if settings.cycles is not None and settings.cycles > steps // 2:
-            raise ParameterError(
-                f"cycles={settings.cycles} of {steps} steps: a cycle needs two or more, use fewer cycles"
-            )
+            problem = f"of {steps} steps: a cycle needs two or more"
+            raise ParameterError(problem, argument="cycles", value=settings.cycles, fix="use fewer cycles")
         self.times = Timetable(steps, settings.cycles, settings.burn_in, settings.schedule == "cosine")
         self.learns_metric = settings.preconditioner == "rms"
         if self.learns_metric and self.times.exploring == 0:
             raise ParameterError(
-                f"burn_in={settings.burn_in} of {self.times.length} steps leaves the preconditioner nothing to learn "
-                "from: use a longer burn_in, or preconditioner='none'"
+                f"of {self.times.length} steps leaves the preconditioner nothing to learn from",
+                argument="burn_in",
+                value=settings.burn_in,
+                fix=("use a longer ", Argument("burn_in"), ", or ", Argument("preconditioner", "none")),
             )
         sampled = self.times.sampled(steps)
         self.every = max(1, sampled // FEWEST_DRAWS) if settings.thin is None else settings.thin
         self.planned = sampled // self.every
         if self.planned == 0:
             raise ParameterError(
-                f"{type(settings).__name__} keeps no draw: the burn-in leaves {sampled} of {steps} steps, and "
-                f"thin={settings.thin}; use more epochs, or less of these"
+                (
+                    f"keeps no draw: the burn-in leaves {sampled} of {steps} steps, and ",
+                    Argument("thin", settings.thin),
+                ),
+                argument="algorithm",
+                value=type(settings),
+                fix=("use more ", Argument("epochs"), ", or less of these"),
             )
         # for a step's noise: fresh pages would cost more than what is done in them
         self.room = torch.empty(model.size, dtype=model.dtype, device=model.device)

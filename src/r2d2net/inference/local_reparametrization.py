@@ -21,7 +21,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from r2d2net.errors import ParameterError
+from r2d2net.errors import Argument, ParameterError, Value
 from r2d2net.model import BayesianModel, Tensors
 
 PLAIN = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)
@@ -93,8 +93,12 @@ class LocalReparametrization:
             output = run()
             if mistaken := self._mistaken():
                 raise ParameterError(
-                    f"net uses {min(mistaken[0].names)!r} once or more often on the same inputs, as its weights fall: "
-                    "use estimator='weights'"
+                    (
+                        *("uses ", Value(min(mistaken[0].names))),
+                        " once or more often on the same inputs, as its weights fall",
+                    ),
+                    argument="net",
+                    fix=("use ", Argument("estimator", "weights")),
                 )
         return output
 

@@ -23,7 +23,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from r2d2net.errors import ParameterError, require
+from r2d2net.errors import Argument, ParameterError, require
 from r2d2net.inference.base import Draws
 from r2d2net.inference.descent import Known, Training, require_share
 from r2d2net.inference.layer_inputs import input_axes, plain_layers
@@ -68,9 +68,15 @@ class Dropout(Point):
         self.dropped = input_axes(model, first=settings.inputs)
         if not self.dropped:
             if input_axes(model, first=True):
-                raise ParameterError("MCDropout has nothing to drop but the network's inputs: use inputs=True")
+                raise ParameterError(
+                    "has nothing to drop but the network's inputs",
+                    argument="algorithm",
+                    value=MCDropout,
+                    fix=("use ", Argument("inputs", True)),
+                )
             kinds = "Linear, convolutional, recurrent or attention"
-            raise ParameterError(f"MCDropout has nothing to drop: give weights of a {kinds} layer a prior, or use MAP")
+            fix = f"give weights of a {kinds} layer a prior, or use MAP"
+            raise ParameterError("has nothing to drop", argument="algorithm", value=MCDropout, fix=fix)
         self.inflation = torch.ones_like(model.he_scale())  # E z^2
         for weight in self.dropped:
             weight.slot.of(self.inflation).fill_(1 / (1 - settings.rate))

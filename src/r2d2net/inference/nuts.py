@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from r2d2net.errors import DivergenceError, ParameterError
+from r2d2net.errors import DivergenceError, ParameterError, Shown, Value
 
 LogDensity = Callable[[Tensor], Tensor]
 SITE = "position"  # pyro's name for the one vector it moves
@@ -95,7 +95,8 @@ def transition(
             _put(kernel, state, settings)
         energy = float(kernel._potential_energy_last)
         if not math.isfinite(energy):
-            raise DivergenceError(f"the log density is {-energy} where the chain stands: check the data and the prior")
+            problem = ("the log density is ", Value(-energy), " where the chain stands")
+            raise DivergenceError(problem, fix="check the data and the prior")
         new = kernel.sample(kernel.initial_params)[SITE].detach()
     return new, _read(kernel, state)
 
@@ -106,7 +107,8 @@ def require_pyro() -> Any:
         import pyro
         import pyro.infer.mcmc
     except ImportError as error:
-        raise ParameterError("HMC needs pyro-ppl: pip install 'r2d2net[mcmc]'") from error
+        fix = "pip install 'r2d2net[mcmc]'"
+        raise ParameterError("needs pyro-ppl", argument="algorithm", value=Shown("HMC"), fix=fix) from error
     return pyro
 
 

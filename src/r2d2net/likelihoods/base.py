@@ -13,7 +13,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from r2d2net.errors import DataError
+from r2d2net.errors import Argument, DataError, Shown, Text, Value
 from r2d2net.prediction import Prediction
 
 Noise = dict[str, Tensor]
@@ -51,11 +51,12 @@ class Likelihood(ABC):
         """Raise a `DataError` unless these (checked) targets, in the user's units, fit a network of so many outputs."""
         needed = self.outputs(y)
         if needed is not None and width != needed:
-            fix = f"let net end in {needed}, or give another likelihood"
+            fix: Text = f"let net end in {needed}, or give another likelihood"
             if _are_classes(y, width):
-                fix = "if they are classes, give likelihood=rn.likelihoods.Categorical() (Gaussian is the default)"
-            name = type(self).__name__
-            raise DataError(f"net gives {width} outputs, the likelihood {name} needs {needed} for these targets: {fix}")
+                categorical = Argument("likelihood", Shown("rn.likelihoods.Categorical()"))
+                fix = ("if they are classes, give ", categorical, " (Gaussian is the default)")
+            needs = f" outputs, the likelihood {type(self).__name__} needs {needed} for these targets"
+            raise DataError(("gives ", Value(width), needs), argument="net", fix=fix)
 
     def init(self, y: Tensor, unit: Unit | None = None) -> Noise:
         """What the likelihood learns, at its start; ``unit`` says what one unit of ``y`` is to the user."""
@@ -96,7 +97,8 @@ def _are_classes(y: Tensor, width: int) -> bool:
 def real_target(y: Tensor, name: str) -> Tensor:
     """Floating-point targets as (rows, outputs)."""
     if y.is_complex() or y.dim() == 0 or y.dim() > 2:
-        raise DataError(f"y has shape {tuple(y.shape)}: {name} needs (rows,) or (rows, outputs)")
+        fix = f"{name} needs (rows,) or (rows, outputs)"
+        raise DataError(("has shape ", Value(tuple(y.shape))), argument="y", fix=fix)
     real = y if y.is_floating_point() else y.to(torch.get_default_dtype())
     return real.unsqueeze(1) if real.dim() == 1 else real
 
@@ -107,6 +109,5 @@ def like_target(output: Tensor, y: Tensor) -> Tensor:
         return output
     if output.numel() == y.numel() and output.shape[0] == y.shape[0]:
         return output.reshape(y.shape)
-    raise DataError(
-        f"the network's output has shape {tuple(output.shape)}, the targets {tuple(y.shape)}: they must agree"
-    )
+    problem = ("the network's output has shape ", Value(tuple(output.shape)), f", the targets {tuple(y.shape)}")
+    raise DataError(problem, fix="they must agree")

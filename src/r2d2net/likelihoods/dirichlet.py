@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from r2d2net.errors import ParameterError
+from r2d2net.errors import ParameterError, Shown
 from r2d2net.likelihoods.base import Likelihood, Noise, Unit
 from r2d2net.likelihoods.discrete import Categorical
 from r2d2net.prediction import DirichletClassification
@@ -49,7 +49,8 @@ class Dirichlet(Categorical):
         """The Dirichlet likelihood of a method for a categorical model; other models are refused."""
         if type(likelihood) is not Categorical:
             name = type(likelihood).__name__
-            raise ParameterError(f"{method} does not suit the likelihood {name}: it is for classes; use Categorical")
+            problem = f"does not suit the likelihood {name}: it is for classes"
+            raise ParameterError(problem, argument="algorithm", value=Shown(method), fix="use Categorical")
         return cls(link, base)
 
 

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from r2d2net.errors import DataError
+from r2d2net.errors import Argument, DataError, Value
 from r2d2net.likelihoods.base import Likelihood, Noise, Unit, like_target, real_target
 from r2d2net.prediction import Classification, Counts
 
@@ -28,11 +28,13 @@ class Categorical(Likelihood):
 
     def require_width(self, width: int, y: Tensor) -> None:
         if y.numel() and int(y.max()) >= width:
-            raise DataError(f"y holds class {int(y.max())}, net gives {width} outputs: classes are 0, ..., {width - 1}")
+            problem = ("holds class ", Value(int(y.max())), ", ", Argument("net"), f" gives {width} outputs")
+            raise DataError(problem, argument="y", fix=f"classes are 0, ..., {width - 1}")
 
     def log_prob(self, output: Tensor, y: Tensor, noise: Noise) -> Tensor:
         if output.dim() != 2 or output.shape[0] != y.shape[0]:
-            raise DataError(f"the network's output has shape {tuple(output.shape)}: it must be ({len(y)}, classes)")
+            problem = ("the network's output has shape ", Value(tuple(output.shape)))
+            raise DataError(problem, fix=f"it must be ({len(y)}, classes)")
         return -functional.cross_entropy(output, y, reduction="none")
 
     def predict(self, outputs: Tensor, noise: Noise, unit: Unit) -> Classification:
@@ -48,9 +50,8 @@ class Bernoulli(Likelihood):
     def target(self, y: Tensor) -> Tensor:
         labels = _labels(y, "a Bernoulli likelihood")
         if labels.numel() and int(labels.max()) > 1:
-            raise DataError(
-                f"y holds {int(labels.max())}: a Bernoulli likelihood needs 0 and 1; for classes use Categorical"
-            )
+            fix = "a Bernoulli likelihood needs 0 and 1; for classes use Categorical"
+            raise DataError(("holds ", Value(int(labels.max()))), argument="y", fix=fix)
         return labels.to(torch.get_default_dtype()).unsqueeze(1)
 
     def outputs(self, y: Tensor) -> int | None:
@@ -72,9 +73,8 @@ class Poisson(Likelihood):
         counts = real_target(y, "a Poisson likelihood")
         bad = (counts < 0) | (counts != counts.floor())
         if bool(bad.any()):
-            raise DataError(
-                f"y holds {counts[bad].flatten()[0].item()}: a Poisson likelihood needs counts 0, 1, 2, ..."
-            )
+            problem = ("holds ", Value(counts[bad].flatten()[0].item()))
+            raise DataError(problem, argument="y", fix="a Poisson likelihood needs counts 0, 1, 2, ...")
         return counts
 
     def outputs(self, y: Tensor) -> int | None:
@@ -93,12 +93,11 @@ def _labels(y: Tensor, name: str) -> Tensor:
     if y.dim() == 2 and y.shape[1] == 1:
         y = y.squeeze(1)
     if y.dim() != 1:
-        raise DataError(f"y has shape {tuple(y.shape)}: {name} needs (rows,)")
+        raise DataError(("has shape ", Value(tuple(y.shape))), argument="y", fix=f"{name} needs (rows,)")
     labels = y.long()
     if y.is_floating_point() and bool((labels != y).any()):
-        raise DataError(
-            f"y holds {y[labels != y][0].item()}: {name} needs whole class numbers; for real targets use Gaussian"
-        )
+        fix = f"{name} needs whole class numbers; for real targets use Gaussian"
+        raise DataError(("holds ", Value(y[labels != y][0].item())), argument="y", fix=fix)
     if labels.numel() and int(labels.min()) < 0:
-        raise DataError(f"y holds {int(labels.min())}: {name} needs class numbers from 0")
+        raise DataError(("holds ", Value(int(labels.min()))), argument="y", fix=f"{name} needs class numbers from 0")
     return labels

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from r2d2net.errors import DataError, require
+from r2d2net.errors import DataError, Value, require
 from r2d2net.likelihoods.base import Likelihood, Noise, Unit, like_target, real_target
 from r2d2net.prediction import Regression
 from r2d2net.priors.base import positive_finite
@@ -109,8 +109,8 @@ class Heteroscedastic(Likelihood):
     def log_prob(self, output: Tensor, y: Tensor, noise: Noise) -> Tensor:
         if output.shape != (y.shape[0], 2 * y.shape[1]):
             raise DataError(
-                f"the network's output has shape {tuple(output.shape)}: a heteroscedastic likelihood needs "
-                f"{(y.shape[0], 2 * y.shape[1])}, means then log variances"
+                ("the network's output has shape ", Value(tuple(output.shape))),
+                fix=f"a heteroscedastic likelihood needs {(y.shape[0], 2 * y.shape[1])}, means then log variances",
             )
         mean, log_variance = _halves(output)
         return -0.5 * ((mean - y).square() * torch.exp(-log_variance) + log_variance + math.log(2 * math.pi)).sum(-1)

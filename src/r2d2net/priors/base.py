@@ -27,7 +27,7 @@ from typing import Any, Generic, NamedTuple, Self, TypeVar
 import torch
 from torch import Tensor
 
-from r2d2net.errors import ParameterError, require
+from r2d2net.errors import ParameterError, Value, require
 
 Shape = Sequence[int]
 ScalesT = TypeVar("ScalesT", bound=NamedTuple)
@@ -240,7 +240,8 @@ def require_finite(argument: str, values: Tensor) -> Tensor:
     if values.numel():
         low, high = torch.aminmax(values)
         if not bool(torch.isfinite(low) & torch.isfinite(high)):
-            raise ParameterError(f"{argument} reaches from {float(low)} to {float(high)}: it must be finite")
+            problem = ("reaches from ", Value(float(low)), f" to {float(high)}")
+            raise ParameterError(problem, argument=argument, fix="it must be finite")
     return values
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from r2d2net.errors import ParameterError
+from r2d2net.errors import ParameterError, Value
 
 PIECE = 1 << 17  # entries: a dozen vectors of them stay in a cache. Not by threads, on which no draw may depend
 
@@ -47,7 +47,8 @@ def require_flat(**tensors: Tensor) -> None:
     """Raise unless what is to be overwritten can be seen as flat."""
     for name, tensor in tensors.items():
         if not tensor.is_contiguous():
-            raise ParameterError(f"{name} has strides {tensor.stride()}: to be overwritten it must be contiguous")
+            fix = "to be overwritten it must be contiguous"
+            raise ParameterError(("has strides ", Value(tensor.stride())), argument=name, fix=fix)
 
 
 def write(targets: tuple[Tensor, ...], values: tuple[Tensor, ...]) -> None:
@@ -67,6 +68,7 @@ def fused(step: Callable[..., Any]) -> Callable[..., Any]:
             return compiled(*arguments, **options)
         except torch._dynamo.exc.BackendCompilerFailed as error:
             reason = str(error).splitlines()[0]
-            raise ParameterError(f"compile=True does not work here, leave it out: {reason}") from error
+            problem = f"does not work here ({reason})"
+            raise ParameterError(problem, argument="compile", value=True, fix="leave it out") from error
 
     return call

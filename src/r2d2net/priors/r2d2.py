@@ -346,8 +346,10 @@ class R2D2(ContinuousScalePrior[R2D2Scales]):
         excess = count * self.a_pi - self.total
         if excess <= 0:
             raise ParameterError(
-                f"concentration={self.a_pi} is too small for a layer of {count:g} weights:"
-                f" use more than mean_r2 * precision_r2 / weights = {self.total / max(1, count):.6g}"
+                f"is too small for a layer of {count:g} weights",
+                argument="concentration",
+                value=self.a_pi,
+                fix=f"use more than mean_r2 * precision_r2 / weights = {self.total / max(1, count):.6g}",
             )
         return excess
 

@@ -17,7 +17,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from r2d2net.errors import require
+from r2d2net.errors import Argument, require
 from r2d2net.priors.base import (
     Factors,
     ScaleMixturePrior,
@@ -55,7 +55,8 @@ class SpikeSlab(ScaleMixturePrior[SpikeSlabScales]):
         self.slab_probability = float(slab_probability)
         self.slab_scale = scale_parameter("slab_scale", slab_scale)
         self.spike_scale = scale_parameter("spike_scale", spike_scale)
-        require(spike_scale < slab_scale, "spike_scale", spike_scale, f"use a number below slab_scale={slab_scale}")
+        fix = ("use a number below ", Argument("slab_scale", slab_scale))
+        require(spike_scale < slab_scale, "spike_scale", spike_scale, fix)
 
     def init_scales(
         self,

@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import BatchSampler, DataLoader, Dataset, IterableDataset, default_collate
 
-from r2d2net.errors import DataError, ParameterError, require_whole
+from r2d2net.errors import Argument, DataError, ParameterError, Shown, Value, require_whole
 from r2d2net.inference.base import Batch
 from r2d2net.run.global_generator import iterate, lent_generator
 
@@ -116,7 +116,8 @@ class LoaderBatches:
         cut = _cut(self.loader)
         if isinstance(self.loader.dataset, IterableDataset):
             if self.loader.batch_size is None:
-                raise ParameterError("the DataLoader has batch_size=None: give it one, so that n rows make an epoch")
+                fix = "give it one, so that n rows make an epoch"
+                raise ParameterError("is a DataLoader with batch_size=None", argument="data", fix=fix)
             count, rows = max(1, math.ceil(self.n / self.loader.batch_size)), self.n
         else:
             count, rows = len(self.loader), 0 if cut is None else len(cast(Sized, cut.sampler))
@@ -183,18 +184,19 @@ def as_arrays(data: Any, device: torch.device, dtype: torch.dtype) -> Arrays:
     parts = x if isinstance(x, tuple) else (x,)
     rows = {len(part) for part in parts if part.dim() > 0}
     if any(part.dim() == 0 for part in (*parts, y)):
-        raise DataError("data holds a scalar: x and y need a first dimension of rows")
+        raise DataError("holds a scalar", argument="data", fix="x and y need a first dimension of rows")
     if rows != {len(y)}:
-        raise DataError(f"x has {sorted(rows)} rows and y has {len(y)}: they must agree")
+        problem = ("has ", Value(sorted(rows)), " rows and ", Argument("y"), f" has {len(y)}")
+        raise DataError(problem, argument="x", fix="they must agree")
     if len(y) == 0:
-        raise DataError("data has 0 rows: give at least one")
+        raise DataError("has 0 rows", argument="data", fix="give at least one")
     return Arrays(x, y)
 
 
 def pair(batch: Any) -> tuple[Any, Any]:
     """Split a batch into x and y."""
     if not isinstance(batch, (tuple, list)) or len(batch) < 2:
-        raise DataError(f"data of type {type(batch).__name__} is not a pair (x, y)")
+        raise DataError(("of type ", Value(type(batch)), " is not a pair (x, y)"), argument="data")
     *x, y = batch
     return (x[0] if len(x) == 1 else tuple(x)), y
 
@@ -227,19 +229,23 @@ def rows_of(data: Any, given: int | None) -> int:
     if given is not None:
         require_whole("n", given)
     if not isinstance(data, DataLoader) and isinstance(data, IterableDataset):
-        raise ParameterError("data is an IterableDataset: wrap it in a DataLoader and give n=<number of training rows>")
+        fix = ("wrap it in a DataLoader and give ", Argument("n", Shown("<number of training rows>")))
+        raise ParameterError("is an IterableDataset", argument="data", fix=fix)
     if given is not None and isinstance(data, DataLoader):
         return given
     source = data.dataset if isinstance(data, DataLoader) else data
     if isinstance(source, IterableDataset) or not hasattr(source, "__len__"):
-        raise ParameterError("n=None: a stream has no length; give n=<number of training rows>")
+        fix = ("give ", Argument("n", Shown("<number of training rows>")))
+        raise ParameterError(": a stream has no length", argument="n", value=None, fix=fix)
     count = len(source)
     if isinstance(data, DataLoader) and data.drop_last and data.batch_size:
         count = data.batch_size * (count // data.batch_size)
     if count == 0:
-        raise DataError("data has 0 rows: give at least one")
+        raise DataError("has 0 rows", argument="data", fix="give at least one")
     if given is not None and given != count:
-        raise ParameterError(f"n={given}, the data have {count} rows: leave n out")
+        raise ParameterError(
+            f", the data have {count} rows", argument="n", value=given, fix=("leave ", Argument("n"), " out")
+        )
     return count
 
 
@@ -258,8 +264,12 @@ def _require_digits(tensor: Tensor, name: str, dtype: torch.dtype) -> None:
     if bool(lost.any()):
         j = int(torch.nonzero(lost)[0])
         raise DataError(
-            f"{name}[:, {j}] varies by {float(deviation[j]):.3g} about {float(center[j]):.6g}, which {dtype} cannot "
-            "tell: subtract its mean, or use a float64 network (net.double())"
+            (
+                *(f"[:, {j}] varies by ", Value(float(deviation[j]), ".3g")),
+                f" about {float(center[j]):.6g}, which {dtype} cannot tell",
+            ),
+            argument=name,
+            fix="subtract its mean, or use a float64 network (net.double())",
         )
 
 
@@ -270,9 +280,10 @@ def _tensor(value: Any, name: str, device: torch.device, dtype: torch.dtype) -> 
         try:
             array = np.asarray(value)
         except ValueError as error:
-            raise DataError(f"{name} is no array of numbers: {error}") from error
+            raise DataError(f"is no array of numbers: {error}", argument=name) from error
         if array.dtype.kind not in "biuf":
-            raise DataError(f"{name} has dtype {array.dtype}: numbers are needed (classes as 0, ..., K - 1)")
+            fix = "numbers are needed (classes as 0, ..., K - 1)"
+            raise DataError(("has dtype ", Value(array.dtype)), argument=name, fix=fix)
         tensor = torch.from_numpy(np.require(array, requirements=["C", "W"]))
     if tensor.is_floating_point():
         _require_digits(tensor, name, dtype)
@@ -280,7 +291,6 @@ def _tensor(value: Any, name: str, device: torch.device, dtype: torch.dtype) -> 
         bad = ~torch.isfinite(tensor)
         if bool(bad.any()):
             where = tuple(int(i) for i in torch.nonzero(bad)[0])
-            raise DataError(
-                f"{name} holds {tensor[where].item()} at {where}: remove or fill values that are not finite"
-            )
+            problem = ("holds ", Value(tensor[where].item()), f" at {where}")
+            raise DataError(problem, argument=name, fix="remove or fill values that are not finite")
     return tensor.to(device)

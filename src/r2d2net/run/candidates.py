@@ -23,7 +23,7 @@ import cloudpickle
 import joblib
 
 from r2d2net import checkpoint
-from r2d2net.errors import DivergenceError, ParameterError
+from r2d2net.errors import Argument, DivergenceError, ParameterError
 from r2d2net.inference.collection import merged
 from r2d2net.model import BayesianModel
 from r2d2net.posterior import FILE, INTERRUPTED, Posterior
@@ -171,7 +171,8 @@ def _can_be_sent(plan: Plan, jobs: int | None) -> bool:
         if jobs is None:
             return False
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise ParameterError(f"jobs={jobs}: model or data do not pickle ({reason}): use jobs=1") from error
+        problem = f": model or data do not pickle ({reason})"
+        raise ParameterError(problem, argument="jobs", value=jobs, fix=("use ", Argument("jobs", 1))) from error
     return True
 
 

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from torch.utils.data import DataLoader, Dataset
 
-from r2d2net.errors import ParameterError, require, require_seed, require_whole
+from r2d2net.errors import Argument, ParameterError, Shown, Value, require, require_seed, require_whole
 from r2d2net.inference import SVGI, DeepEnsemble, Method, method_named
 from r2d2net.model import BayesianModel
 from r2d2net.posterior import Posterior
@@ -86,7 +86,8 @@ def fit(
     require_whole("restarts", restarts)
     require_seed(seed)
     if not isinstance(model, BayesianModel):
-        raise ParameterError(f"model is a {type(model).__name__}: wrap the network in r2d2net.BayesianModel")
+        fix = "wrap the network in r2d2net.BayesianModel"
+        raise ParameterError(("is a ", Value(type(model))), argument="model", fix=fix)
     method = SVGI() if algorithm is None else method_named(algorithm)
     known = prior is None or (isinstance(prior, str) and prior == "auto")
     require(known, "prior", prior, "use 'auto', or give a prior of your own to BayesianModel")
@@ -94,33 +95,51 @@ def fit(
     in_range = isinstance(every, (int, float)) and not isinstance(every, bool) and every >= 0
     require(in_range, "checkpoint_every", checkpoint_every, "use 'epoch' or a number of seconds from 0")
     if resume is not None and checkpoint_to is not None and Path(resume) != Path(checkpoint_to):
-        raise ParameterError(f"resume={resume} and checkpoint_to={checkpoint_to} differ: give resume alone")
+        raise ParameterError(
+            ("and ", Argument("checkpoint_to", Path(checkpoint_to)), " differ"),
+            argument="resume",
+            value=Path(resume),
+            fix=("give ", Argument("resume"), " alone"),
+        )
 
     require(score in ("nll", "auroc"), "score", score, "use 'nll' or 'auroc'")
     if score == "auroc" and not model.likelihood.has_classes:
-        raise ParameterError(f"score='auroc' ranks classes, and the likelihood is {type(model.likelihood).__name__}")
+        problem = f"ranks classes, and the likelihood is {type(model.likelihood).__name__}"
+        raise ParameterError(problem, argument="score", value=score, fix="use 'nll'")
 
     require(not isinstance(validation, bool), "validation", validation, "use a share between 0 and 1, or (x, y)")
     models = models_to_compare(model, prior)
     compared = len(models) * restarts > 1
-    which = f"restarts={restarts}" if restarts > 1 else f"prior={prior!r}"
+    which = Argument("restarts", restarts) if restarts > 1 else Argument("prior", prior)
     if compared and validation is None:
         if isinstance(data, (DataLoader, Dataset)):
-            raise ParameterError(f"{which} needs validation data: a Dataset cannot be split; give validation=(x, y)")
+            raise ParameterError(
+                "needs validation data: a Dataset cannot be split",
+                argument=which.name,
+                value=which.value,
+                fix=("give ", Argument("validation", Shown("(x, y)"))),
+            )
         validation = HELD_OUT
     if patience is not None and validation is None:
-        raise ParameterError(f"patience={patience} needs validation data: give validation=0.1, say")
+        raise ParameterError(
+            "needs validation data",
+            argument="patience",
+            value=patience,
+            fix=("give ", Argument("validation", 0.1), ", say"),
+        )
     if patience is not None and not method.optimizes:
-        raise ParameterError(f"patience={patience}: {type(method).__name__} keeps draws of many epochs; leave it out")
+        problem = f": {type(method).__name__} keeps draws of many epochs"
+        raise ParameterError(problem, argument="patience", value=patience, fix="leave it out")
     if compared and method.runs > 1:
-        name = type(method).__name__
-        raise ParameterError(f"{name} makes {method.runs} runs of its own: leave {which} out")
+        problem = f": {type(method).__name__} makes {method.runs} runs of its own"
+        raise ParameterError(problem, argument=which.name, value=which.value, fix="leave it out")
     if method.full_batch:
         batch_size = _all_rows(data, batch_size, type(method).__name__)
     prepared = prepare(model, data, batch_size, int(seed), validation, n, standardize)
     from_net = isinstance(method, DeepEnsemble) and method.members > 1 and method.start == "net"
     if from_net and prepared.batches.per_epoch() == 1:
-        raise ParameterError("start='net' with all rows in one batch trains equal members: use start='he'")
+        problem = "with all rows in one batch trains equal members"
+        raise ParameterError(problem, argument="start", value="net", fix=("use ", Argument("start", "he")))
     common = {
         "network": network_text(model),
         "epochs": int(epochs),
@@ -159,7 +178,11 @@ def fit(
 def _all_rows(data: Any, batch_size: int | None, name: str) -> int:
     """The batch size of an algorithm that sees all rows in every step."""
     if isinstance(data, (DataLoader, Dataset)):
-        raise ParameterError(f"{name} needs all rows at once: give data=(x, y) as tensors or arrays")
+        needs = f": {name} needs all rows at once"
+        raise ParameterError(
+            ("is a ", Value(type(data)), needs), argument="data", fix="give (x, y) as tensors or arrays"
+        )
     if batch_size is not None:
-        raise ParameterError(f"batch_size={batch_size}: {name} takes all rows in every step; leave it out")
+        problem = f": {name} takes all rows in every step"
+        raise ParameterError(problem, argument="batch_size", value=batch_size, fix="leave it out")
     return MOST_ROWS

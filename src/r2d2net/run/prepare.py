@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset
 
-from r2d2net.errors import DataError, ParameterError, R2D2NetError, require
+from r2d2net.errors import Argument, DataError, ParameterError, R2D2NetError, Value, require
 from r2d2net.inference.base import Batch
 from r2d2net.model import BayesianModel, refusing_inputs
 from r2d2net.run.batches import (
@@ -55,7 +55,9 @@ def prepare(
         return _prepare_stream(model, data, batch_size, seed, validation, n)
     x, y = as_arrays(data, model.device, model.dtype)
     if n is not None and n != len(y):
-        raise ParameterError(f"n={n}, the data have {len(y)} rows: leave n out")
+        raise ParameterError(
+            f", the data have {len(y)} rows", argument="n", value=n, fix=("leave ", Argument("n"), " out")
+        )
     held: tuple[Any, Tensor] | None = None
     if isinstance(validation, (tuple, list)):
         held = _own_copy(as_arrays(validation, model.device, model.dtype))
@@ -65,7 +67,8 @@ def prepare(
         order = torch.randperm(len(y), generator=torch.Generator().manual_seed(mix(seed, -2))).to(y.device)
         count = max(1, round(validation * len(y)))
         if count >= len(y):
-            raise DataError(f"validation={validation} leaves no training rows of {len(y)}")
+            problem = f"leaves no training rows of {len(y)}"
+            raise DataError(problem, argument="validation", value=validation, fix="use a smaller share")
         held = take(x, order[:count]), y[order[:count]]
         x, y = take(x, order[count:]), y[order[count:]]
     flat_target = y.dim() == 1
@@ -98,10 +101,12 @@ def _prepare_stream(
 ) -> Prepared:
     """A Dataset or DataLoader: nothing is standardised, since the data may change from epoch to epoch."""
     if isinstance(validation, (int, float)):
-        raise ParameterError(f"validation={validation}: a Dataset or DataLoader cannot be split; give (x, y)")
+        problem = ": a Dataset or DataLoader cannot be split"
+        raise ParameterError(problem, argument="validation", value=validation, fix="give (x, y)")
     count = rows_of(data, n)
     if isinstance(data, DataLoader) and batch_size is not None:
-        raise ParameterError(f"batch_size={batch_size}: a DataLoader brings its own; leave it out")
+        problem = ": a DataLoader brings its own"
+        raise ParameterError(problem, argument="batch_size", value=batch_size, fix="leave it out")
 
     def batches(prepare: Prepare, joins: bool = False) -> Batches:
         if isinstance(data, DataLoader):
@@ -113,7 +118,7 @@ def _prepare_stream(
 
     first = next(batches(raw).epoch(0), None)
     if first is None:
-        raise DataError("data gives no batch: give at least one row")
+        raise DataError("gives no batch", argument="data", fix="give at least one row")
     y = _target(model, first[1])
     width = _try_forward(model, (first[0], y), y, y)
     joins = needs_rows(model, take(first[0], slice(0, 1)))
@@ -153,8 +158,10 @@ def needs_rows(model: BayesianModel, x: Any) -> bool:
 def _too_few(batch_size: int | None, rows: int) -> R2D2NetError:
     norm = "BatchNorm layers are trained by two rows or more in a batch"
     if rows > 1 and batch_size == 1:
-        return ParameterError(f"batch_size=1: {norm}; use a larger one, or other layers, such as LayerNorm")
-    return DataError(f"the first batch has 1 row: {norm}; give more rows, or use other layers, such as LayerNorm")
+        fix = "use a larger one, or other layers, such as LayerNorm"
+        return ParameterError(f": {norm}", argument="batch_size", value=1, fix=fix)
+    fix = "give more rows, or use other layers, such as LayerNorm"
+    return DataError(f"the first batch has 1 row: {norm}", fix=fix)
 
 
 def _own_copy(held: Batch) -> Batch:
@@ -170,7 +177,8 @@ def _target(model: BayesianModel, y: Tensor) -> Tensor:
         low, high = math.sqrt(torch.finfo(model.dtype).tiny) * 1e3, math.sqrt(torch.finfo(model.dtype).max) / 1e3
         largest = float(target.abs().max())
         if not (largest == 0 or low < largest < high):  # its square, a variance, must be a number too
-            raise DataError(f"y has values of size {largest:.3g}: rescale it to between {low:.0e} and {high:.0e}")
+            fix = f"rescale it to between {low:.0e} and {high:.0e}"
+            raise DataError(("has values of size ", Value(largest, ".3g")), argument="y", fix=fix)
     return target.to(model.dtype) if target.is_floating_point() else target
 
 

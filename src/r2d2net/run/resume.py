@@ -73,7 +73,7 @@ def require_same(path: Path, saved: Any, now: Any) -> None:
     """Raise a `CheckpointError` that names the first setting in which two runs differ."""
     found = difference(saved, json.loads(json.dumps(now)))
     if found is not None:
-        raise CheckpointError(f"{path} is of another run: {found}")
+        raise CheckpointError(f"is of another run: {found}", value=path)
 
 
 def difference(saved: Any, now: Any, name: str = "") -> str | None:

@@ -217,4 +217,4 @@ def _require_finite(run: Progressing, running: Running, nll: float = 0.0) -> Non
     where = f"parameter {names[0]!r} is not finite" if names else "all parameters are finite"
     if bad and not names:
         where = f"{min(bad)} of the algorithm's state is not finite"
-    raise DivergenceError(f"{what} at step {int(run.state.step)}: {where}; {ADVICE}")
+    raise DivergenceError(f"{what} at step {int(run.state.step)}: {where}", fix=ADVICE)
