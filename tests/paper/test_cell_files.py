@@ -91,7 +91,7 @@ def test_a_kill_while_files_are_restored_leaves_none(grid, monkeypatch):
 @pytest.mark.parametrize(
     ("line", "match"),
     [
-        ("{", r"cells.jsonl, line 7, cannot be read \(.*\): restore the file, or remove it"),
+        ("{", r"cells.jsonl, line 7, cannot be read \(.*\)[:;] restore the file, or remove it"),
         ("", r"cells.jsonl, line 7, cannot be read"),
         ("[1]", r"cells.jsonl, line 7, is no file of a grid \(without 'key'\): restore"),
         (json.dumps(cell("../secret", {"seed": 0}, {})), r"line 7, has a key that cannot be used \('../secret'\)"),

@@ -15,7 +15,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from r2d2net.errors import DataError
+from r2d2net.errors import DataError, Shown
 from r2d2net.files import write_json, write_text
 
 CELLS, TABLE = "cells", "cells.jsonl"
@@ -52,8 +52,8 @@ def read_json(path: Path, fields: tuple[str, ...], fix: str) -> dict[str, Any]:
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, ValueError) as error:
-        raise DataError(f"{path} cannot be read ({error}): {fix}") from error
-    return _parsed(text, str(path), fields, fix)
+        raise DataError(f"cannot be read ({error})", value=path, fix=fix) from error
+    return _parsed(text, path, fields, fix)
 
 
 def read_cell(path: Path) -> Result:
@@ -84,12 +84,13 @@ def read_table(folder: Path) -> dict[str, Result]:
     try:
         lines = path.read_text(encoding="utf-8").removesuffix("\n").split("\n")
     except (OSError, ValueError) as error:
-        raise DataError(f"{path} cannot be read ({error}): {fix}") from error
+        raise DataError(f"cannot be read ({error})", value=path, fix=fix) from error
     results: dict[str, Result] = {}
     for number, line in enumerate(lines, start=1):
-        result = _parsed(line, f"{path}, line {number},", FIELDS, fix)
+        result = _parsed(line, _line(path, number), FIELDS, fix)
         if not is_file_name(result["key"]) or result["key"] in results:
-            raise DataError(f"{path}, line {number}, has a key that cannot be used ({result['key']!r:.60}): {fix}")
+            problem = f"has a key that cannot be used ({result['key']!r:.60})"
+            raise DataError(problem, value=_line(path, number), fix=fix)
         results[result["key"]] = result
     return results
 
@@ -110,7 +111,7 @@ def pack_cells(folder: Path) -> Path | None:
     for path in sorted((folder / CELLS).glob("*.json")):
         result = read_cell(path)
         if result["key"] != path.stem:
-            raise DataError(f"{path} has the result of another cell ({result['key']!r:.60}): {RUN_AGAIN}")
+            raise DataError(f"has the result of another cell ({result['key']!r:.60})", value=path, fix=RUN_AGAIN)
         lines.append(json.dumps(result, separators=(",", ":")) + "\n")
     if not lines:
         return None
@@ -144,12 +145,16 @@ def unpack_cells(folder: Path) -> int:
     return len(results)
 
 
-def _parsed(text: str, where: str, fields: tuple[str, ...], fix: str) -> dict[str, Any]:
+def _line(path: Path, number: int) -> Shown:
+    return Shown(f"{path}, line {number},")
+
+
+def _parsed(text: str, where: Path | Shown, fields: tuple[str, ...], fix: str) -> dict[str, Any]:
     try:
         content = json.loads(text)
     except ValueError as error:
-        raise DataError(f"{where} cannot be read ({error}): {fix}") from error
+        raise DataError(f"cannot be read ({error})", value=where, fix=fix) from error
     absent = [name for name in fields if not isinstance(content, dict) or name not in content]
     if absent:
-        raise DataError(f"{where} is no file of a grid (without {absent[0]!r}): {fix}")
+        raise DataError(f"is no file of a grid (without {absent[0]!r})", value=where, fix=fix)
     return content

@@ -14,7 +14,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from r2d2net.errors import DataError
+from r2d2net.errors import DataError, Shown
 from r2d2net.files import write_json, write_text
 from r2d2net.paper.cell_files import pack_cells
 from r2d2net.paper.report.comparison import CONFIDENCE, column_groups, comparison_block, format_number
@@ -95,7 +95,8 @@ def _artefact_page(grid: GridResults) -> list[Section]:
         if page is not None and page.draw is not None:
             blocks += [drawing(caption, figure) for caption, figure in page.draw(grid).items()]
     except KeyError as error:
-        raise DataError(f"a result of {grid.name} has no {error}: remove it, run `r2d2net reproduce` again") from error
+        fix = "remove it, run `r2d2net reproduce` again"
+        raise DataError(f"has no {error}", value=Shown(f"a result of {grid.name}"), fix=fix) from error
     return [Section("", blocks)] if blocks else []
 
 

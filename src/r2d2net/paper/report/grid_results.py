@@ -56,7 +56,8 @@ def read_grid(folder: Path) -> GridResults:
     failures: dict[str, str] = {}
     for cell in about["cells"]:
         if not _is_cell(cell):
-            raise DataError(f"{folder / 'grid.json'} lists a cell that is none ({cell!r:.60}): run `r2d2net reproduce`")
+            problem = f"lists a cell that is none ({cell!r:.60})"
+            raise DataError(problem, value=folder / "grid.json", fix="run `r2d2net reproduce`")
         path = cell_path(folder, cell["key"])
         result = _stored_result(path) if table is None else table.get(cell["key"])
         if result is not None and result["settings"] == cell["settings"]:

@@ -36,7 +36,7 @@ def grids_in(folders: Sequence[Path]) -> list[Path]:
     for folder in folders:
         inside = [folder] if (folder / "grid.json").exists() else sorted(p.parent for p in folder.glob("*/grid.json"))
         if not inside:
-            raise DataError(f"{folder} is no folder of results: give one that `r2d2net reproduce` wrote")
+            raise DataError("is no folder of results", value=folder, fix="give one that `r2d2net reproduce` wrote")
         grids += inside
     return list(dict.fromkeys(grids))
 
@@ -59,7 +59,7 @@ def write_reports(folders: Sequence[Path], out: Path | None = None) -> list[Path
     if out is None:
         out = (folders[0] if paths[0] != folders[0] else folders[0].resolve().parent) / "index.html"
     if out.suffix != ".html":
-        raise DataError(f"--out {out} is no page: give a name that ends in .html")
+        raise DataError("is no page", argument="out", value=out, fix="give a name that ends in .html")
     grids = [(folder, read_grid(folder)) for folder in paths]  # all are read before anything is written
     written = [path for folder, _ in grids for path in write_report(folder)]
     html, markdown = index_documents(grids, out.parent)

@@ -11,7 +11,7 @@ from typing import Any
 
 import pandas as pd
 
-from r2d2net.errors import ParameterError
+from r2d2net.errors import ParameterError, Shown
 from r2d2net.files import replace_when_written
 from r2d2net.paper.report.grid_results import GridResults
 from r2d2net.paper.report.table_layouts import MetricComparison
@@ -52,7 +52,7 @@ def write_parquet(grid: GridResults, path: Path) -> None:
         ParameterError: pyarrow is not installed.
     """
     if not has_parquet():
-        raise ParameterError(HINT)
+        raise ParameterError("needs pyarrow", value=Shown("results.parquet"), fix="pip install 'r2d2net[parquet]'")
     with replace_when_written(path) as partial:
         flat_table(grid).to_parquet(partial, engine="pyarrow", index=False)
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from r2d2net.errors import DataError
+from r2d2net.errors import DataError, Shown
 from r2d2net.paper.report.comparison import ComparedMean, compare
 from r2d2net.paper.report.grid_results import GridResults
 
@@ -146,7 +146,8 @@ def split_by_setting(result: dict[str, Any]) -> Iterator[dict[str, Any]]:
     if settings.get("kind") == "oracle":
         return
     if "row" not in settings or not ("setting" in settings or isinstance(values.get("settings"), dict)):
-        raise DataError(f"the result {result['key']} has no row and setting: it is none of this artefact's, remove it")
+        fix = "it is none of this artefact's, remove it"
+        raise DataError("has no row and setting", value=Shown(f"the result {result['key']}"), fix=fix)
     by_setting = values.get("settings", {settings.get("setting"): values})
     for setting, numbers in by_setting.items():
         yield {**result, "settings": {**settings, "setting": setting}, "result": numbers}
