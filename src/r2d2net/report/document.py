@@ -1,4 +1,4 @@
-"""A report as a list of sections, and how it becomes Markdown or one HTML page that needs no other file."""
+"""A report as a list of sections, rendered as Markdown or as one HTML page that needs no other file."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 DPI = 130
-LONGEST = 150  # letters of a file's name
+LONGEST = 150  # characters of a file name
 
 
 class Text(NamedTuple):
-    """Markdown; HTML in it is shown, not obeyed."""
+    """Markdown; HTML in it is shown as text, not interpreted."""
 
     markdown: str
 
 
 class Cell(NamedTuple):
-    """A value of a comparison, what it is compared with, and the verdict, which is also its CSS class."""
+    """One cell of a comparison: a value, a reference value, and a verdict, which is also the CSS class of the cell."""
 
     value: str
     reference: str = ""
@@ -55,7 +55,7 @@ class Comparison(NamedTuple):
 
 
 class Drawing(NamedTuple):
-    """A picture and the name of its file."""
+    """A figure: its caption, its file name and its PNG file."""
 
     caption: str
     name: str
@@ -63,7 +63,7 @@ class Drawing(NamedTuple):
 
     @property
     def address(self) -> str:
-        """The picture itself, as an address that needs no network."""
+        """The PNG file as a data URL."""
         return "data:image/png;base64," + base64.b64encode(self.png).decode()
 
 
@@ -71,38 +71,57 @@ Block = Text | Comparison | Drawing
 
 
 class Section(NamedTuple):
-    """A part under a heading."""
+    """A part of a report under a heading, which may be ""."""
 
     title: str
     blocks: Sequence[Block]
 
     @property
     def anchor(self) -> str:
+        """The id of the section on an HTML page."""
         return slug(self.title)
 
 
 class Document(NamedTuple):
-    """A whole report."""
+    """A report: its title and its sections."""
 
     title: str
     sections: Sequence[Section]
 
     @property
     def drawings(self) -> list[Drawing]:
+        """All figures of the report."""
         return [block for section in self.sections for block in section.blocks if isinstance(block, Drawing)]
 
 
 def drawing(caption: str, figure: Figure, name: str | None = None) -> Drawing:
-    """A figure as PNG, the same bytes for the same figure; its file is called by its caption unless a name is given."""
+    """Render a figure as PNG, with the same bytes for the same figure.
+
+    Args:
+        caption: The caption of the figure.
+        figure: The figure.
+        name: A text from which the file name is made; None for the caption.
+
+    Returns:
+        The figure as a block of a report.
+    """
     drawn, written = io.BytesIO(), io.BytesIO()
     figure.savefig(drawn, format="png", dpi=DPI)
-    # a palette is enough for drawings, and a third of the size
+    # a palette of 256 colours is enough for drawings and makes a third of the size
     Image.open(drawn).convert("RGB").quantize(256, dither=Image.Dither.NONE).save(written, "PNG", optimize=True)
     return Drawing(caption, f"{slug(name or caption)}.png", written.getvalue())
 
 
 def to_markdown(document: Document, figures: str = "figures") -> str:
-    """The report with its pictures as links into a folder."""
+    """Render a report as Markdown.
+
+    Args:
+        document: The report.
+        figures: The folder of the figures, to which the Markdown links.
+
+    Returns:
+        The Markdown text.
+    """
     parts = [f"# {escaped(document.title)}\n"]
     for section in document.sections:
         if section.title:
@@ -129,7 +148,14 @@ def _cell_text(cell: Cell | None) -> str:
 
 
 def to_html(document: Document) -> str:
-    """The report as one page with everything in it."""
+    """Render a report as one HTML page that contains its figures and loads nothing.
+
+    Args:
+        document: The report.
+
+    Returns:
+        The HTML text.
+    """
     return _template().render(document=document, kind=lambda block: type(block).__name__.lower())
 
 
@@ -137,7 +163,7 @@ def to_html(document: Document) -> str:
 def _template() -> Any:
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     converter = MarkdownIt("js-default").disable("image")
-    # The converter takes no HTML, so what it returns is its own.
+    # the converter escapes HTML in the text, so all markup that it returns is its own
     environment.filters["from_markdown"] = lambda text: Markup(_scrolling(converter.render(text)))
     return environment.from_string(files("r2d2net.report").joinpath("page.html").read_text(encoding="utf-8"))
 
@@ -147,7 +173,7 @@ def _scrolling(html: str) -> str:
 
 
 def slug(text: str) -> str:
-    """A file's name for a text.
+    """Turn a text into a file name of lower-case letters, digits and hyphens.
 
     >>> slug("Test MSE, scenario S1 (log)")
     'test-mse-scenario-s1-log'
@@ -156,10 +182,19 @@ def slug(text: str) -> str:
 
 
 def write_drawings(document: Document, folder: Path) -> list[Path]:
-    """Write the drawings of a document as PNG files into a folder."""
+    """Write the figures of a report as PNG files.
+
+    Args:
+        document: The report.
+        folder: The folder for the files, which is made if there are figures.
+
+    Returns:
+        The files.
+    """
     if document.drawings:
         folder.mkdir(exist_ok=True)
-    for one in document.drawings:
-        with replace_when_written(folder / one.name) as partial:
-            partial.write_bytes(one.png)
-    return [folder / one.name for one in document.drawings]
+    paths = [folder / figure.name for figure in document.drawings]
+    for path, figure in zip(paths, document.drawings, strict=True):
+        with replace_when_written(path) as partial:
+            partial.write_bytes(figure.png)
+    return paths

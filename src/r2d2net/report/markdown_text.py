@@ -1,4 +1,4 @@
-"""Markdown of strings that come from files: nothing in them is taken for markup."""
+"""Markdown made of strings from files, in which nothing is taken for markup."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ SPECIAL = re.compile(r"([\\`*_\[\]<>|#&!~])")
 
 
 def escaped(text: str) -> str:
-    """A string as it is, on one line.
+    """Escape a string so that Markdown shows it literally, on one line.
 
     >>> print(escaped("a|b <i>"))
     a\\|b \\<i\\>
@@ -18,7 +18,14 @@ def escaped(text: str) -> str:
 
 
 def pipe_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table in Markdown; what stands in it is escaped.
+    """Write a table as Markdown, with all cells escaped.
+
+    Args:
+        header: The headings of the columns.
+        rows: The cells of each line.
+
+    Returns:
+        The table, ending in a newline.
 
     >>> print(pipe_table(["row", "A"], [["x", "1|2"]]), end="")
     | row | A |

@@ -1,4 +1,4 @@
-"""The figures of a run of `r2d2net fit`: predictions met by the truth, calibration, inputs, the learning curve."""
+"""The figures of a run of `r2d2net fit`: predictions beside observations, calibration, inputs, the learning curve."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-MOST_POINTS = 500  # rows of the test drawn one by one
+MOST_POINTS = 500  # test rows drawn
 MOST_INPUTS = 25
 
 
@@ -27,7 +27,16 @@ def _figure(panels: int, width: float, height: float) -> tuple[Figure, list[Axes
 
 
 def draw_regression(rows: pd.DataFrame, metrics: dict[str, Any], target: str) -> Figure:
-    """Test rows with their intervals in the order of their predictions, and how often intervals hold the truth."""
+    """Draw test rows with their intervals, ordered by predicted mean, and the coverage of intervals of every level.
+
+    Args:
+        rows: The test rows, with the columns mean, low, high and observed.
+        metrics: The metrics of the test rows; uses level, rows and calibration.
+        target: The name of the target.
+
+    Returns:
+        The figure.
+    """
     figure, (left, right) = _figure(2, 11, 4.6)
     level = metrics["level"]
     drawn = rows.sample(min(len(rows), MOST_POINTS), random_state=0).sort_values("mean")
@@ -36,9 +45,9 @@ def draw_regression(rows: pd.DataFrame, metrics: dict[str, Any], target: str) ->
     inside = (bottom <= seen) & (seen <= top)
     left.fill_between(at, bottom, top, color=BLUE, alpha=0.2, linewidth=0, step="mid", label=f"{level:.0%} interval")
     left.plot(at, mean, color=BLUE, linewidth=1.5, label="predictive mean")
-    for which, colour, where in ((inside, "0.25", "inside"), (~inside, RED, "outside")):
-        label = f"{int(which.sum())} rows {where}"
-        left.plot(at[which], seen[which], ".", color=colour, markersize=5, label=label)
+    for selected, colour, where in ((inside, "0.25", "inside"), (~inside, RED, "outside")):
+        label = f"{int(selected.sum())} rows {where}"
+        left.plot(at[selected], seen[selected], ".", color=colour, markersize=5, label=label)
     left.set(xlabel="test rows, by predicted mean", ylabel=_literal(target), title="Predictive band")
     left.legend(frameon=False, loc="upper left", fontsize="small")
     curve = metrics["calibration"]
@@ -53,38 +62,55 @@ def draw_regression(rows: pd.DataFrame, metrics: dict[str, Any], target: str) ->
     return figure
 
 
-def draw_reliability(metrics: dict[str, Any], said: str) -> Figure:
-    """Probabilities said against the share that came true, with the number of rows in each bin."""
+def draw_reliability(metrics: dict[str, Any], event: str) -> Figure:
+    """Draw predicted probabilities against the share of rows where they came true, and the number of rows in each bin.
+
+    Args:
+        metrics: The metrics of the test rows; uses calibration.
+        event: The class, or event, whose probability is predicted.
+
+    Returns:
+        The figure.
+    """
     figure, (left, right) = _figure(2, 10, 4.6)
     bins = metrics["calibration"]
-    said_, true, rows = (np.array(bins[name], dtype=float) for name in ("said", "true", "rows"))
+    predicted, true, rows = (np.array(bins[name], dtype=float) for name in ("said", "true", "rows"))
     left.plot([0, 1], [0, 1], color=GREY, linestyle="--", linewidth=1, label="calibrated")
-    left.vlines(said_, *_chance(said_, rows), color=GREY, linewidth=4, alpha=0.5, label="chance, 90%")
-    left.plot(said_, true, "o-", color=BLUE, markersize=5, label="this model")
-    left.set(xlabel=f"predicted probability of {_literal(said)}", ylabel="share of test rows where true")
+    left.vlines(predicted, *_chance(predicted, rows), color=GREY, linewidth=4, alpha=0.5, label="chance, 90%")
+    left.plot(predicted, true, "o-", color=BLUE, markersize=5, label="this model")
+    left.set(xlabel=f"predicted probability of {_literal(event)}", ylabel="share of test rows where true")
     left.set(title="Reliability", xlim=(-0.02, 1.02), ylim=(-0.02, 1.02), aspect="equal")
     left.legend(frameon=False, loc="upper left", fontsize="small")
-    right.bar(said_, rows, width=0.06, color=BLUE)
-    right.set(xlabel=f"predicted probability of {_literal(said)}", ylabel="test rows", title="Rows in each bin")
+    right.bar(predicted, rows, width=0.06, color=BLUE)
+    right.set(xlabel=f"predicted probability of {_literal(event)}", ylabel="test rows", title="Rows in each bin")
     right.set(xlim=(-0.05, 1.05))
     return figure
 
 
 def draw_relevance(inputs: list[dict[str, Any]]) -> Figure:
-    """The first inputs by rank: importance with its deviation, coloured by whether the network needs the input."""
+    """Draw the importance of the first inputs with its deviation, coloured by whether the network needs the input.
+
+    Args:
+        inputs: All inputs in the order of their ranks; uses name, importance, importance_std and kept.
+
+    Returns:
+        The figure.
+    """
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
 
     drawn = inputs[:MOST_INPUTS][::-1]
     figure, (ax,) = _figure(1, 8, 1.6 + 0.27 * len(drawn))
-    rows = range(len(drawn))
-    importance = 100 * np.array([one["importance"] for one in drawn])
-    deviation = 100 * np.array([one["importance_std"] for one in drawn])
-    ax.barh(rows, importance, color=[BLUE if one["kept"] else GREY for one in drawn])
-    ax.hlines(rows, np.maximum(0, importance - 1.645 * deviation), importance + 1.645 * deviation, "black", linewidth=1)
-    ax.set_yticks(rows, [_literal(one["name"]) for one in drawn])
+    heights = range(len(drawn))
+    importance = 100 * np.array([row["importance"] for row in drawn])
+    deviation = 100 * np.array([row["importance_std"] for row in drawn])
+    ax.barh(heights, importance, color=[BLUE if row["kept"] else GREY for row in drawn])
+    ax.hlines(
+        heights, np.maximum(0, importance - 1.645 * deviation), importance + 1.645 * deviation, "black", linewidth=1
+    )
+    ax.set_yticks(heights, [_literal(row["name"]) for row in drawn])
     more = f" (first {len(drawn)} of {len(inputs)})" if len(drawn) < len(inputs) else ""
-    kept = sum(bool(one["kept"]) for one in inputs)
+    kept = sum(bool(row["kept"]) for row in inputs)
     ax.set(xlabel="importance, % of the output's variance", title=f"{kept} of {len(inputs)} inputs kept{more}")
     line = Line2D([], [], color="black", linewidth=1, label="± 1.64 sd")
     key = (Patch(color=BLUE, label="kept"), Patch(color=GREY, label="not needed"), line)
@@ -93,7 +119,14 @@ def draw_relevance(inputs: list[dict[str, Any]]) -> Figure:
 
 
 def draw_learning_curve(history: list[dict[str, float]]) -> Figure:
-    """Negative log likelihood of training and validation rows after each epoch."""
+    """Draw the negative log likelihood of training and validation rows after each epoch.
+
+    Args:
+        history: One entry for each epoch; uses epoch, nll and validation.
+
+    Returns:
+        The figure.
+    """
     figure, (ax,) = _figure(1, 8, 4)
     for name, label, colour in (("nll", "training rows", BLUE), ("validation", "validation rows", ORANGE)):
         points = [(entry["epoch"], entry[name]) for entry in history if name in entry]
@@ -101,7 +134,7 @@ def draw_learning_curve(history: list[dict[str, float]]) -> Figure:
             ax.plot(*zip(*points, strict=True), color=colour, linewidth=1.5, label=label)
     ax.set(xlabel="epoch", ylabel="negative log likelihood, nats a row", title="Learning curve")
     values = [entry[name] for entry in history for name in ("nll", "validation") if name in entry]
-    if len(values) > 20:  # the first epochs may be far off
+    if len(values) > 20:  # the limits leave out the first epochs, which may be far off
         low, high = np.quantile(values, [0.0, 0.95])
         ax.set_ylim(low - 0.05 * (high - low) - 1e-9, high + 0.3 * (high - low) + 1e-9)
     ax.legend(frameon=False, fontsize="small")
@@ -109,13 +142,13 @@ def draw_learning_curve(history: list[dict[str, float]]) -> Figure:
 
 
 def _chance(probability: np.ndarray, rows: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Between what the share of so many rows lies with probability 90%, where each has this probability."""
+    """Bounds between which the share of ``rows`` lies with probability 90% if each row has this probability."""
     from scipy.stats import binom
 
     return binom.ppf(0.05, rows, probability) / rows, binom.ppf(0.95, rows, probability) / rows
 
 
 def _literal(text: str, longest: int = 40) -> str:
-    """A name as it is: matplotlib takes what stands between dollar signs for a formula."""
+    """A name for matplotlib, which would take text between dollar signs for a formula."""
     shown = "".join(letter if letter.isprintable() else "?" for letter in text)
     return (shown if len(shown) <= longest else shown[: longest - 1] + "…").replace("$", r"\$")

@@ -1,6 +1,6 @@
-"""What a run of `r2d2net fit` shows: figures as PNG, and report.html, a page that needs no other file.
+"""The report of a run of `r2d2net fit`: figures as PNG, and report.html, a page that needs no other file.
 
-It is made of what the run folder holds: run.json, metrics.json, relevance.json, history.json, test_predictions.csv.
+It shows the content of the run folder: run.json, metrics.json, relevance.json, history.json, test_predictions.csv.
 """
 
 from __future__ import annotations
@@ -38,7 +38,18 @@ def write_run_page(
     inputs: list[dict[str, Any]],
     history: list[dict[str, float]],
 ) -> Path:
-    """Write figures/ and report.html; returns the page."""
+    """Write the figures and the page of a run into its folder.
+
+    Args:
+        folder: The folder of the run, which holds test_predictions.csv.
+        run: The content of run.json: task, data, rows, settings, columns and notes.
+        results: The content of metrics.json.
+        inputs: The relevance of the inputs, in the order of their ranks.
+        history: The losses after each epoch; empty where there are none.
+
+    Returns:
+        The page.
+    """
     target = run["task"]["target"]
     sections = [
         Section("", [Text(_summary(run, results))]),
@@ -56,7 +67,15 @@ def write_run_page(
 
 
 def score_rows(metrics: dict[str, Any], unit: str = "") -> list[tuple[str, str, str]]:
-    """Metrics as lines of (what it is, the model's, the best constant's)."""
+    """Describe the metrics of a model beside those of the best constant prediction.
+
+    Args:
+        metrics: The metrics of the test rows.
+        unit: The unit of errors and widths, "" for none.
+
+    Returns:
+        For each metric its name, the model's value and the constant's value, which may be "".
+    """
     lines = []
     for name, label in LABELS.items():
         if metrics.get(name) is None:
@@ -73,14 +92,16 @@ def score_rows(metrics: dict[str, Any], unit: str = "") -> list[tuple[str, str, 
 
 
 def _number(name: str, value: float) -> str:
-    return f"{value:.1%}" if name in PERCENT else plain(value)
+    return f"{value:.1%}" if name in PERCENT else format_number(value)
 
 
-def plain(value: float) -> str:
-    """Four digits or all before the point, and no power of ten below ten million.
+def format_number(value: float) -> str:
+    """Write a number with four digits, or all digits before the point below ten million.
 
-    >>> plain(11690.4), plain(1234567.8), plain(123.456), plain(2.5e9), plain(0.00012345)
-    ('11,690', '1,234,568', '123.5', '2.5e+09', '0.0001234')
+    >>> format_number(11690.4), format_number(1234567.8), format_number(123.456), format_number(2.5e9)
+    ('11,690', '1,234,568', '123.5', '2.5e+09')
+    >>> format_number(0.00012345)
+    '0.0001234'
     """
     return f"{value:,.0f}" if 999.95 <= abs(value) < 1e7 else f"{value:.4g}"
 
@@ -88,12 +109,12 @@ def plain(value: float) -> str:
 def _summary(run: dict[str, Any], results: dict[str, Any]) -> str:
     rows, settings = run["rows"], run["settings"]
     hidden = "-".join(map(str, settings["hidden"])) or "none (linear)"
-    count = ", ".join(f"{number:,} {name}" for name, number in rows.items())
+    counts = ", ".join(f"{count:,} {name}" for name, count in rows.items())
     classes = run["task"]["classes"]
     lines = [
         ("target", f"{run['task']['target']} ({run['task']['kind']})"),
         *([("classes", ", ".join(classes))] if classes else []),
-        ("rows", count),
+        ("rows", counts),
         ("prior, algorithm", f"{settings['prior']}, {settings['algorithm']}"),
         ("hidden units", hidden),
         ("seed", str(run["seed"])),
@@ -116,8 +137,8 @@ def _test(folder: Path, run: dict[str, Any], metrics: dict[str, Any] | None) -> 
     flagged = f"{metrics['unlike']:.1%} of the test rows are flagged as unlike the training rows; {known}.\n"
     picture: Drawing
     if classes:
-        said = classes[1] if len(classes) == 2 else "the predicted class"
-        picture = drawing("Reliability of the probabilities", draw_reliability(metrics, said), "reliability")
+        event = classes[1] if len(classes) == 2 else "the predicted class"
+        picture = drawing("Reliability of the probabilities", draw_reliability(metrics, event), "reliability")
     else:
         rows = pd.read_csv(folder / "test_predictions.csv")
         picture = drawing("Predictions of the test rows", draw_regression(rows, metrics, target), "predictions")
@@ -128,53 +149,56 @@ def _inputs(inputs: list[dict[str, Any]]) -> list[Block]:
     lines = [
         [
             str(rank + 1),
-            one["name"],
-            f"{one['importance']:.1%} ± {one['importance_std']:.1%}",
-            f"{one['mean']:.1%} ({one['low']:.1%} to {one['high']:.1%})",
-            "kept" if one["kept"] else "not needed",
+            row["name"],
+            f"{row['importance']:.1%} ± {row['importance_std']:.1%}",
+            f"{row['mean']:.1%} ({row['low']:.1%} to {row['high']:.1%})",
+            "kept" if row["kept"] else "not needed",
         ]
-        for rank, one in enumerate(inputs[:MOST_INPUTS])
+        for rank, row in enumerate(inputs[:MOST_INPUTS])
     ]
     header = ["rank", "input", "importance", "variance lost when shuffled (90% interval)", ""]
-    told = (
+    explanation = (
         "Importance is the mean of two shares of the output's variance: what goes when the input is shuffled, and what "
         "the input tells by itself. An input is kept if shuffling it takes 1% or more with posterior probability 95%.\n"
     )
     return [
         drawing("Importance of the inputs", draw_relevance(inputs), "inputs"),
-        Text(told),
+        Text(explanation),
         Text(pipe_table(header, lines)),
     ]
 
 
 def _training(run: dict[str, Any]) -> str:
-    settings = ((name, _plain(value)) for name, value in run["settings"].items() if value not in (None, []))
+    settings = ((name, _setting_text(value)) for name, value in run["settings"].items() if value not in (None, []))
     versions = ", ".join(f"{name} {version}" for name, version in run["versions"].items())
     origin = f"Begun {escaped(run['written'])} with {escaped(versions)}, commit {escaped(str(run['commit']))}.\n"
     return pipe_table(["setting", "value"], settings) + "\n" + origin
 
 
-def _plain(value: Any) -> str:
+def _setting_text(value: Any) -> str:
     return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
 def _moment(days: float, sd: float) -> str:
-    """Days since 1970 as a date, with the time of the day if that matters."""
+    """Days since 1970 as a date, with the time of day where the column varies by less than two days."""
     return str(np.datetime64(round(days * 86_400), "s").astype("datetime64[s]" if sd < 2 else "datetime64[D]"))
 
 
 def _columns(run: dict[str, Any]) -> str:
     columns, lines = run["columns"], []
-    for one in columns["used"]:
-        if one["kind"] == "category":
-            more = ["other"] * one["other"] + ["missing"] * one["missing"]
-            what = f"{len(one['levels'])} levels: " + ", ".join([*one["levels"][:8], *more])
-        elif one["kind"] == "date":
-            low, high, mean, median = (_moment(one[part], one["sd"]) for part in ("low", "high", "mean", "median"))
-            what = f"{low} to {high}, mean {mean}, sd {one['sd']:.4g} days; missing cells become {median}"
+    for column in columns["used"]:
+        if column["kind"] == "category":
+            more = ["other"] * column["other"] + ["missing"] * column["missing"]
+            content = f"{len(column['levels'])} levels: " + ", ".join([*column["levels"][:8], *more])
+        elif column["kind"] == "date":
+            low, high, mean, median = (
+                _moment(column[part], column["sd"]) for part in ("low", "high", "mean", "median")
+            )
+            content = f"{low} to {high}, mean {mean}, sd {column['sd']:.4g} days; missing cells become {median}"
         else:
-            what = f"mean {plain(one['mean'])}, sd {plain(one['sd'])}; missing cells become {plain(one['median'])}"
-        lines.append([one["name"], one["kind"], what])
+            mean, sd, median = (format_number(column[part]) for part in ("mean", "sd", "median"))
+            content = f"mean {mean}, sd {sd}; missing cells become {median}"
+        lines.append([column["name"], column["kind"], content])
     lines += [[name, "left out", why] for name, why in columns["left_out"].items()]
     notes = "".join(f"- {escaped(note)}\n" for note in run["notes"])
     source = f"File {escaped(run['data']['file'])}, SHA-256 {run['data']['sha256']}.\n"

@@ -14,7 +14,7 @@ from rich.progress import Progress
 from rich.table import Table
 from rich.text import Text
 
-from r2d2net.report.run_page import plain, score_rows
+from r2d2net.report.run_page import format_number, score_rows
 from r2d2net.run.progress import terminal
 from r2d2net.tables.novelty import FEWEST
 
@@ -111,7 +111,10 @@ def show_inspection(found: dict[str, Any]) -> None:
         ("data", f"{found['data']}; rows: {rows}"),
         ("task", f"{found['task']['kind']} of {found['task']['target']}"),
         ("posterior", f"{found['algorithm']}, {found['epochs']} epochs" + _kl(found["kl"])),
-        ("noise", None if found["noise_sd"] is None else f"sd {plain(found['noise_sd'])} (units of the target)"),
+        (
+            "noise",
+            None if found["noise_sd"] is None else f"sd {format_number(found['noise_sd'])} (units of the target)",
+        ),
         (
             "weights",
             f"{found['weights']:,}"
@@ -139,7 +142,9 @@ def _title(inputs: list[dict[str, Any]]) -> str:
 
 
 def _kl(kl: float | None) -> str:
-    return "" if kl is None else f", {plain(kl)} nats from the prior (KL divergence: what the data have taught it)"
+    return (
+        "" if kl is None else f", {format_number(kl)} nats from the prior (KL divergence: what the data have taught it)"
+    )
 
 
 def _share(found: dict[str, Any]) -> str:
