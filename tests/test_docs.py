@@ -170,15 +170,15 @@ def test_pages_have_what_they_promise(site: dict[Path, Page]) -> None:
 
 def test_what_is_said_of_the_simulation_is_what_its_files_say() -> None:
     text = " ".join((ROOT / "docs" / "results.md").read_text(encoding="utf-8").split())
-    found = read_grid(ROOT / "results" / "simulation-machine")
-    entries = next(one.entries for one in compare_grid(found) if one.metric == "mse")
-    places = Counter(one.word for one in placements(entries))
+    grid = read_grid(ROOT / "results" / "simulation-machine")
+    entries = next(table.entries for table in compare_grid(grid) if table.metric == "mse")
+    places = Counter(place.word for place in placements(entries))
     said = "lowest mean test error in {} cells, is within one standard error of the lowest in {} and behind in {}"
     assert said.format(places["leads"], places["ties"], places["is behind"]) in text
     report = (ROOT / "results" / "simulation-machine" / "report.md").read_text(encoding="utf-8")
     assert "R2D2-SVGI's is at or below the paper's in **10 of 11**." in report
     assert "in 10 of the 11 cells where that is above the noise" in text
-    mean = {(one.setting, one.row): one.mean for one in entries}
+    mean = {(entry.setting, entry.row): entry.mean for entry in entries}
     cells = [f"S{scenario} L={layers}" for scenario in (1, 2) for layers in (1, 2, 3)]
     for prior, words in {
         "gauss": "Gaussian prior's error is {} to {} larger",
@@ -197,8 +197,10 @@ def test_what_is_said_of_the_simulation_is_what_its_files_say() -> None:
 def test_what_is_said_of_images_is_what_its_files_say() -> None:
     text = (ROOT / "docs" / "results.md").read_text(encoding="utf-8")
     for inside, folder in {"MNIST": "ood-mnist", "CIFAR-10": "ood-cifar10"}.items():
-        tables = {one.metric: one.entries for one in compare_grid(read_grid(ROOT / "results" / f"{folder}-machine"))}
-        ours = {(metric, one.setting, one.row): one.mean for metric in tables for one in tables[metric]}
+        tables = {
+            table.metric: table.entries for table in compare_grid(read_grid(ROOT / "results" / f"{folder}-machine"))
+        }
+        ours = {(metric, entry.setting, entry.row): entry.mean for metric in tables for entry in tables[metric]}
         for outside in ("Fashion-MNIST", "OMNIGLOT", "SVHN"):
             directed, undirected = (ours[metric, outside, "r2d2-svgi"] for metric in ("auroc", "paper_auroc"))
             rows = {
@@ -209,8 +211,8 @@ def test_what_is_said_of_images_is_what_its_files_say() -> None:
             assert f"| {directed:.1f} | {undirected:.1f} |" in line
             assert f"| {rows[best]:.1f}, {display_name(best)} |" in line
     tables = compare_grid(read_grid(ROOT / "results" / "classification-lenet-machine"))
-    entries = next(one.entries for one in tables if one.metric == "accuracy")
-    accuracy = {one.row: one.mean for one in entries if one.setting == "CIFAR-10"}
+    entries = next(table.entries for table in tables if table.metric == "accuracy")
+    accuracy = {entry.row: entry.mean for entry in entries if entry.setting == "CIFAR-10"}
     assert f"R2D2-SVGI has {accuracy['r2d2-svgi']:.1f}% (Gaussian prior by SVI {accuracy['gauss-svi']:.1f}%" in text
 
 

@@ -1,9 +1,10 @@
-"""R2D2-Net shown at work in under a minute: `r2d2net demo`, or `make demo`.
+"""A demonstration of R2D2-Net in under a minute: `r2d2net demo`, or `make demo`.
 
-Scenario 2 of the paper, whose true function is known; the same with six inputs of pure noise beside its four, to see
-which are kept; and a real table, scikit-learn's diabetes, beside linear regression. Errors, log densities and coverage
-are those of test rows, a fifth of all, by which no setting was chosen: prior and epochs of the diabetes table had the
-least cross-validated error on the training rows of seed 0 (R2D2() and adaptive; 100, 200 and 300 epochs).
+It fits scenario 2 of the paper, whose true function is known; the same with six inputs of pure noise beside its four,
+to see which inputs are kept; and a real table, scikit-learn's diabetes, beside linear regression. Errors, log densities
+and coverage are those of test rows, a fifth of all, by which no setting was chosen: prior and epochs of the diabetes
+table had the least cross-validated error on the training rows of seed 0 (among R2D2() and adaptive; 100, 200 and 300
+epochs).
 """
 
 from __future__ import annotations
@@ -38,11 +39,11 @@ from r2d2net.shrinkage import Relevance, input_relevance
 
 LEVEL = 0.9  # of the intervals
 NULL_INPUTS = 6
-RELEVANCE_ROWS = 1000  # rows shuffled to see which inputs are kept
+RELEVANCE_ROWS = 1000  # training rows from which the relevance of inputs is computed
 
 
 class Size(NamedTuple):
-    """How large the demonstration is; tests make it small."""
+    """The size of the demonstration, which tests reduce: rows of scenario 2, epochs on both data sets, and draws."""
 
     rows: int = 10_000
     epochs: int = 100
@@ -51,16 +52,33 @@ class Size(NamedTuple):
 
 
 class Fitted(NamedTuple):
-    """A network fitted to a table, and what came of it."""
+    """A fitted network: its posterior, its predictions of the test rows, the relevance of its inputs, and the time.
+
+    Attributes:
+        posterior: The posterior.
+        prediction: The predictions of the test rows.
+        relevance: The relevance of the inputs.
+        seconds: The time that `fit` took.
+    """
 
     posterior: Posterior
-    prediction: Regression  # of the test rows
+    prediction: Regression
     relevance: Relevance
     seconds: float
 
 
 def run_demo(folder: Path, seed: int = 0, *, size: Size | None = None, console: Console | None = None) -> list[Path]:
-    """Train, print, and write the figure and the numbers into ``folder``; return the files."""
+    """Run the demonstration: print its tables, and write its figure and its numbers.
+
+    Args:
+        folder: The folder for the files, which is made if need be.
+        seed: The seed of data, splits and training.
+        size: The size of the demonstration; None for the full size.
+        console: Where the tables are printed; None for standard output.
+
+    Returns:
+        The figure and the JSON file of the numbers.
+    """
     size = Size() if size is None else size
     console = Console() if console is None else console
     folder.mkdir(parents=True, exist_ok=True)
@@ -78,7 +96,16 @@ def run_demo(folder: Path, seed: int = 0, *, size: Size | None = None, console: 
 
 
 def run_scenario(seed: int, size: Size, console: Console) -> tuple[dict[str, Any], Band]:
-    """Scenario 2 as it is, and with inputs of pure noise beside its own."""
+    """Fit scenario 2 as it is, and with inputs of pure noise added.
+
+    Args:
+        seed: The seed of data, split and training.
+        size: The size of the demonstration.
+        console: Where the scores are printed.
+
+    Returns:
+        The numbers for the JSON file, and the predictions along x2 for the figure.
+    """
     data = simulate("2", n=size.rows, seed=seed, variant="table")
     train, _, test = train_validation_test(size.rows, 0.0, 0.2, seed=seed)
     generator = torch.Generator().manual_seed(seed)
@@ -110,7 +137,16 @@ def run_scenario(seed: int, size: Size, console: Console) -> tuple[dict[str, Any
 
 
 def run_diabetes(seed: int, size: Size, console: Console) -> tuple[dict[str, Any], Tensor, Fitted]:
-    """Scikit-learn's diabetes table: progression of the disease after a year, from ten measurements."""
+    """Fit scikit-learn's diabetes table: progression of the disease after a year, from ten measurements.
+
+    Args:
+        seed: The seed of split and training.
+        size: The size of the demonstration.
+        console: Where the scores are printed.
+
+    Returns:
+        The numbers for the JSON file, the targets of the test rows, and the fitted network.
+    """
     table = load_diabetes(scaled=False)
     x, y = (torch.from_numpy(part).float() for part in (table.data, table.target))
     train, _, test = train_validation_test(len(x), 0.0, 0.2, seed=seed)
@@ -144,7 +180,23 @@ def train_and_test(
     seed: int,
     size: Size,
 ) -> Fitted:
-    """Fit to the training rows, predict the test rows; the seconds are those of `fit` alone."""
+    """Fit a network to the training rows and predict the test rows.
+
+    Args:
+        net: The network.
+        prior: The prior of its weights.
+        x: The inputs of all rows.
+        y: The targets of all rows.
+        train: The indices of the training rows.
+        test: The indices of the test rows.
+        epochs: The number of epochs.
+        batch_size: Rows in a batch; None for the default of `fit`.
+        seed: The seed of training and predictions.
+        size: The size of the demonstration, for the number of draws.
+
+    Returns:
+        The fitted network; its time is that of `fit` alone.
+    """
     start = time.perf_counter()
     posterior = fit(BayesianModel(net, prior), (x[train], y[train]), epochs=epochs, batch_size=batch_size, seed=seed)
     seconds = time.perf_counter() - start
@@ -155,7 +207,7 @@ def train_and_test(
 
 
 def linear_regression(x: Tensor, y: Tensor, train: Tensor, test: Tensor) -> Regression:
-    """Least squares, with normal noise of the residuals' unbiased variance."""
+    """Predict test rows by least squares, with normal noise of the residuals' unbiased variance."""
     line = LinearRegression().fit(x[train].numpy(), y[train].numpy())
     residuals = y[train].numpy() - line.predict(x[train].numpy())
     variance = np.square(residuals, dtype=np.float64).sum() / (len(train) - x.shape[1] - 1)
@@ -164,7 +216,7 @@ def linear_regression(x: Tensor, y: Tensor, train: Tensor, test: Tensor) -> Regr
 
 
 def along_x2(posterior: Posterior, noise: float, seed: int) -> Band:
-    """What is predicted on the line x1 = 1, x3 = x4 = 0, and new observations there."""
+    """Predict scenario 2 along x2, with x1 = 1 and x3 = x4 = 0, and draw new observations there."""
 
     def line(x2: Tensor) -> Tensor:
         zero = torch.zeros_like(x2)
@@ -180,7 +232,7 @@ def along_x2(posterior: Posterior, noise: float, seed: int) -> Band:
 
 
 def score(name: str, y: Tensor, prediction: Regression, seconds: float | None = None) -> dict[str, Any]:
-    """Test error, log density and coverage, ready for JSON."""
+    """Compute test error, log density and coverage of predictions, as plain JSON."""
     error = rmse(y, prediction.mean)
     return {
         "model": name,
@@ -193,18 +245,18 @@ def score(name: str, y: Tensor, prediction: Regression, seconds: float | None = 
 
 
 def as_dict(names: list[str], relevance: Relevance) -> dict[str, dict[str, float | bool]]:
-    """Relevance by the inputs' names, ready for JSON."""
+    """Return the relevance of each input by its name, as plain JSON."""
     columns = {field: values.tolist() for field, values in relevance._asdict().items()}
     return {name: {field: values[i] for field, values in columns.items()} for i, name in enumerate(names)}
 
 
 def rows(train: Tensor, test: Tensor) -> str:
-    """The split in words."""
+    """Describe the sizes of training and test set."""
     return f"{len(train):,} + {len(test):,} rows"
 
 
 def show(console: Console, title: str, scores: list[dict[str, Any]]) -> None:
-    """Print the scores of one data set."""
+    """Print the scores of all models on one data set."""
     table = Table(title=title, title_justify="left", title_style="bold")
     table.add_column("on test rows", no_wrap=True)
     for column in ("MSE", "RMSE", "NLL", f"{LEVEL:.0%} cover", "fit, s"):
@@ -216,7 +268,7 @@ def show(console: Console, title: str, scores: list[dict[str, Any]]) -> None:
 
 
 def show_kept(console: Console, names: list[str], relevance: Relevance) -> None:
-    """Print which inputs are kept, the most relevant first, and which are not."""
+    """Print the inputs that are kept, the most relevant first, and those that are dropped."""
     order = relevance.mean.argsort(descending=True).tolist()
     kept = [f"{names[i]} {relevance.mean[i]:.0%}" for i in order if relevance.kept[i]]
     dropped = [names[i] for i in range(len(names)) if not relevance.kept[i]]

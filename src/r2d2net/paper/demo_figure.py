@@ -1,4 +1,4 @@
-"""The figure of `r2d2net demo`: a predictive band, predictions of a real table, and the inputs they rest on."""
+"""The figure of `r2d2net demo`: a predictive band, predictions of a real table, and the relevance of its inputs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,15 @@ BLUE, RED, GREY = "#2166ac", "#c9371e", "0.6"
 
 
 class Band(NamedTuple):
-    """Predictions along a line through the inputs, and observations on it."""
+    """Predictions along a line through the space of inputs, and observations on it.
+
+    Attributes:
+        grid: The positions of the predictions.
+        truth: The true function there.
+        prediction: The predictions.
+        at: The positions of the observations.
+        observed: The observations.
+    """
 
     grid: Tensor
     truth: Tensor
@@ -29,7 +37,19 @@ class Band(NamedTuple):
 def draw(
     band: Band, y: Tensor, prediction: Regression, inputs: list[str], relevance: Relevance, *, level: float = 0.9
 ) -> Figure:
-    """Three panels: the band, the real table's test rows, the relevance of its inputs."""
+    """Draw three panels: the band, the test rows of the real table, the relevance of its inputs.
+
+    Args:
+        band: The predictions of scenario 2.
+        y: The targets of the test rows of the real table.
+        prediction: The predictions of these rows.
+        inputs: The names of the inputs of the real table.
+        relevance: The relevance of these inputs.
+        level: The level of the intervals.
+
+    Returns:
+        The figure.
+    """
     figure = Figure(figsize=(14, 4.8), layout="constrained")
     left, middle, right = figure.subplots(1, 3, width_ratios=(1.1, 1.1, 0.8))
     draw_band(left, band, level)
@@ -41,6 +61,7 @@ def draw(
 
 
 def draw_band(ax: Axes, band: Band, level: float) -> None:
+    """Draw the predictive mean with its bands, the true function and the observations."""
     x = band.grid.numpy()
     for share, alpha in ((level, 0.2), (0.5, 0.35)):
         low, high = band.prediction.interval(share)
@@ -53,6 +74,7 @@ def draw_band(ax: Axes, band: Band, level: float) -> None:
 
 
 def draw_intervals(ax: Axes, y: Tensor, prediction: Regression, level: float) -> None:
+    """Draw the interval and the target of each test row against its predicted mean."""
     mean, target = prediction.mean.numpy(), y.numpy()
     low, high = (end.numpy() for end in prediction.interval(level))
     inside = (low <= target) & (target <= high)
@@ -60,8 +82,10 @@ def draw_intervals(ax: Axes, y: Tensor, prediction: Regression, level: float) ->
     least, most = min(low.min(), target.min()), max(high.max(), target.max())
     ends = [mean.min(), mean.max()]
     ax.plot(ends, ends, color=BLUE, linewidth=1.2, label="predictive mean")
-    for which, color, label in ((inside, "0.25", "inside"), (~inside, RED, "outside")):
-        ax.plot(mean[which], target[which], ".", color=color, markersize=6, label=f"{which.sum()} patients {label}")
+    for selected, color, label in ((inside, "0.25", "inside"), (~inside, RED, "outside")):
+        ax.plot(
+            mean[selected], target[selected], ".", color=color, markersize=6, label=f"{selected.sum()} patients {label}"
+        )
     ax.set(
         xlabel="predicted progression of diabetes after a year (score)",
         ylabel="actual progression (score)",
@@ -72,6 +96,7 @@ def draw_intervals(ax: Axes, y: Tensor, prediction: Regression, level: float) ->
 
 
 def draw_relevance(ax: Axes, inputs: list[str], relevance: Relevance) -> None:
+    """Draw the relevance of each input with its 90% interval."""
     order = relevance.mean.argsort().tolist()
     mean, low, high = (100 * part[order].numpy() for part in (relevance.mean, relevance.low, relevance.high))
     kept = relevance.kept[order].numpy()

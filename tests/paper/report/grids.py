@@ -1,4 +1,4 @@
-"""Folders as grids leave them, for tests of reports: made up, small, with any numbers that are asked for."""
+"""Folders of grids for tests of reports: small, with made-up results."""
 
 import json
 
@@ -15,19 +15,19 @@ def cell(key, settings, result, **others):
 
 
 def write_grid(folder, artefact, cells, *, missing=(), **about):
-    """A grid's folder with these cells done, and more that are not: (key, settings)."""
+    """Write the folder of a grid with the results of ``cells``, and without those of ``missing`` (key, settings)."""
     (folder / "cells").mkdir(parents=True)
-    listed = [{"key": one["key"], "settings": one["settings"]} for one in cells]
+    listed = [{"key": done["key"], "settings": done["settings"]} for done in cells]
     listed += [{"key": key, "settings": settings} for key, settings in missing]
     texts = {"artefact": artefact, "title": "a title", "scale": "machine", "reduced": "fewer images", **about}
     (folder / "grid.json").write_text(json.dumps({**texts, "cells": listed}))
-    for one in cells:
-        (folder / "cells" / f"{one['key']}.json").write_text(json.dumps(one))
+    for done in cells:
+        (folder / "cells" / f"{done['key']}.json").write_text(json.dumps(done))
     return folder
 
 
 def simulation(mse, seeds=(0, 1, 2), setting="S2 L=1", floor=9.0):
-    """Rows and one oracle of one setting; mse: row -> one number a seed."""
+    """Make up the rows and the oracle of one setting; ``mse`` has for each row a number for each seed."""
     made = []
     for seed in seeds:
         problem = {"setting": setting, "seed": seed, "replicate": seed}

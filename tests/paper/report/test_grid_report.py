@@ -1,4 +1,4 @@
-"""Reports of grids: what they say, that they need no other file, and that nothing in a file is obeyed."""
+"""Reports of grids: what they say, that pages need no other file, and that nothing in a result is taken for markup."""
 
 import json
 import re
@@ -64,7 +64,7 @@ def test_the_page_of_the_simulation(grid, tmp_path):
 
 def test_the_text_variant_stands_beside_no_figure(grid, tmp_path):
     other = write_grid(tmp_path / "text", "simulation", simulation(MSE), variant="text")
-    assert all(entry.paper is None for one in compare_grid(read_grid(other)) for entry in one.entries)
+    assert all(entry.paper is None for table in compare_grid(read_grid(other)) for entry in table.entries)
     assert "no figure of the paper stands beside ours" in report_as_markdown(other)
 
 
@@ -97,9 +97,9 @@ def test_one_page_with_everything_in_it(grid):
 def test_nothing_in_a_file_is_obeyed(tmp_path):
     evil = "<script>alert(1)</script>"
     made = simulation({evil: MSE["r2d2-svgi"]}, setting=evil)
-    for i, one in enumerate(made):
-        one["key"] = f"cell-a-{i}"
-        one["commit"] = evil + "![x](http://elsewhere/x.png)"
+    for i, done in enumerate(made):
+        done["key"] = f"cell-a-{i}"
+        done["commit"] = evil + "![x](http://elsewhere/x.png)"
     grid = write_grid(tmp_path / "evil", "simulation", made, title=evil, reduced=evil)
     write_report(grid)
     page = (grid / "report.html").read_text()
@@ -117,9 +117,9 @@ def test_html_in_a_text_is_shown_not_obeyed():
 
 def test_results_as_numbers(grid):
     write_report(grid)
-    found = json.loads((grid / "results.json").read_text())
-    assert (found["artefact"], found["cells"], found["missing"]) == ("simulation", 10, ["hs-svi-0"])
-    entries = {(e["setting"], e["row"]): e for e in found["tables"][0]["entries"]}
+    exported = json.loads((grid / "results.json").read_text())
+    assert (exported["artefact"], exported["cells"], exported["missing"]) == ("simulation", 10, ["hs-svi-0"])
+    entries = {(e["setting"], e["row"]): e for e in exported["tables"][0]["entries"]}
     ours = entries["S2 L=1", "r2d2-svgi"]
     assert ours["mean"] == pytest.approx(65 / 3)
     assert (ours["replicates"], ours["paper"], ours["mark"]) == (3, 22.38, "within error")
@@ -144,7 +144,7 @@ def test_settings_of_several_kinds_fit_one_column(tmp_path):
 
 
 def run(*arguments):
-    """The command as a user gives it, in this process: exit code and standard error."""
+    """Run the command as a user gives it, in this process, and return its exit code."""
     from _pytest.monkeypatch import MonkeyPatch
 
     with MonkeyPatch.context() as patch:
@@ -221,4 +221,4 @@ def test_every_discrepancy_concerns_an_artefact_and_every_table_is_the_papers():
     papers = {(table, metric) for table, _, _, metric in paper_figures()}
     ours = {(t.paper, theirs) for tables in TABLES.values() for t in tables for theirs in t.metrics.values() if theirs}
     assert ours == papers
-    assert all(one.concerns and one.text for one in DISCREPANCIES)
+    assert all(discrepancy.concerns and discrepancy.text for discrepancy in DISCREPANCIES)

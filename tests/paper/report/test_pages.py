@@ -1,4 +1,4 @@
-"""Pages of the figure-type artefacts: what they say follows from the results, and what they draw is labelled."""
+"""Pages of artefacts that are figures: their texts follow from the results, and their drawings are labelled."""
 
 import copy
 
@@ -24,7 +24,7 @@ SAYS = {
 
 def small_grid(name: str) -> GridResults:
     results = list(copy.deepcopy(small_results(name)).values())
-    cells = [{"key": one["key"], "settings": one["settings"]} for one in results]
+    cells = [{"key": cell["key"], "settings": cell["settings"]} for cell in results]
     return GridResults({"artefact": name, "title": "", "scale": "smoke", "reduced": "", "cells": cells}, results, [])
 
 
@@ -100,28 +100,28 @@ def test_sweeps_share_their_base():
     sweeps = hyperparameters.collect_sweeps(whole)
     assert list(sweeps) == [("a_pi", "1"), ("b", "1"), ("rho_0", "1")]
     assert [sorted(sweep) for sweep in sweeps.values()] == [[0.1, 0.6], [0.5, 2.0], [-4.0, -2.25]]
-    base = next(one["result"] for one in whole.results if one["key"] == "base-s1-0")
+    base = next(cell["result"] for cell in whole.results if cell["key"] == "base-s1-0")
     ratio = base["mse"] / base["noise_floor"]
     assert sweeps["a_pi", "1"][0.1] == sweeps["b", "1"][0.5] == sweeps["rho_0", "1"][-2.25] == [ratio]
-    for one in whole.results:
-        one["result"]["mse"] = 8.0 if one["key"].startswith("rho_0") else 2.0
+    for cell in whole.results:
+        cell["result"]["mse"] = 8.0 if cell["key"].startswith("rho_0") else 2.0
     assert "matter more than a_pi and b. So it is here" in hyperparameters.text(whole)
-    for one in whole.results:
-        one["result"]["mse"] = 8.0 if one["key"].startswith("b=") else 2.0
+    for cell in whole.results:
+        cell["result"]["mse"] = 8.0 if cell["key"].startswith("b=") else 2.0
     assert "matter more than a_pi and b. Not so here" in hyperparameters.text(whole)
-    for one in whole.results:
-        one["result"]["mse"] = 2.1 if one["key"].startswith("b=") else 2.0
+    for cell in whole.results:
+        cell["result"]["mse"] = 2.1 if cell["key"].startswith("b=") else 2.0
     assert "matter more than a_pi and b. Here none matters much" in hyperparameters.text(whole)
 
 
 def test_epochs_that_r2d2_leads_are_counted():
     whole = small_grid("learning-curves")
     curves = {"r2d2-svgi": [1.0, 3.0], "gauss-svi": [2.0, 4.0], "hs-svi": [2.0, 2.0]}
-    for one in whole.results:
-        one["result"]["validation"] = curves[one["settings"]["row"]]
+    for cell in whole.results:
+        cell["result"]["validation"] = curves[cell["settings"]["row"]]
     assert "in 1 of 2 epochs" in learning_curves.text(whole)
-    for one in whole.results:
-        one["result"]["score"] = "auroc"
+    for cell in whole.results:
+        cell["result"]["score"] = "auroc"
     (figure,) = learning_curves.draw(whole).values()
     assert [ax.get_ylabel() for ax in figure.axes] == ["negative log likelihood, nats an image", "1 - AUROC"]
 

@@ -1,7 +1,6 @@
-"""The paper's comparison of priors: one figure of the densities, one table of the rates.
+"""The paper's comparison of priors, `r2d2net priors`: a figure of the densities and a table of the rates.
 
-Run it by `r2d2net priors`. Densities are drawn in units in which every prior has P(|w| < 1) = 1/2, so that the
-figure compares shapes, not scales.
+Densities are drawn in units in which every prior has P(|w| < 1) = 1/2, so that the figure compares shapes, not scales.
 """
 
 from __future__ import annotations
@@ -17,11 +16,20 @@ from r2d2net.paper.prior_rates import Rate, RateRow
 from r2d2net.provenance import provenance
 from r2d2net.report.drawing import PALETTE
 
-TIE = 1e-3  # exponents closer than this are the same
+TIE = 1e-3  # exponents that differ by less count as equal
 
 
 def save_comparison(rows: Sequence[RateRow], folder: Path, kind: str = "png") -> list[Path]:
-    """Write the figure and the table's numbers into ``folder``; return the files."""
+    """Write the figure of the densities and the numbers of the table.
+
+    Args:
+        rows: The priors with their rates and densities.
+        folder: The folder for the files, which is made if need be.
+        kind: The format of the figure, png or svg.
+
+    Returns:
+        The figure and the JSON file of the numbers.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     picture, numbers = folder / f"priors.{kind}", folder / "rates.json"
     figure = draw(rows)
@@ -43,7 +51,7 @@ def save_comparison(rows: Sequence[RateRow], folder: Path, kind: str = "png") ->
 
 
 def rates_as_table(rows: Sequence[RateRow]) -> Table:
-    """The rate table for a terminal."""
+    """Lay out the table of rates for a terminal."""
     table = Table(
         title="How priors behave at zero and in the tail", caption=f"* not in the paper's table. {verdict(rows)}"
     )
@@ -57,7 +65,14 @@ def rates_as_table(rows: Sequence[RateRow]) -> Table:
 
 
 def verdict(rows: Sequence[RateRow]) -> str:
-    """What the measured rates say of the paper's own setting, in one sentence."""
+    """Say whether the measured rates bear out the paper's claims for its own setting.
+
+    Args:
+        rows: The priors, among them R2D2 with the paper's setting and the horseshoe.
+
+    Returns:
+        Two sentences: the finding with the measured rates, and what a pole and a heavier tail need.
+    """
     paper, horseshoe = (
         next(row for row in rows if row.label.startswith(start)) for start in ("R2D2 (paper", "Horseshoe")
     )
@@ -78,7 +93,14 @@ def verdict(rows: Sequence[RateRow]) -> str:
 
 
 def formula(rate: Rate, digits: int = 4) -> str:
-    """A rate in words.
+    """Write a rate as a formula in |w|.
+
+    Args:
+        rate: The rate.
+        digits: Significant digits of its exponents.
+
+    Returns:
+        The formula.
 
     >>> formula(Rate(-2.0, log_power=1.0))
     '|w|^-2 log^1'
@@ -96,7 +118,7 @@ def formula(rate: Rate, digits: int = 4) -> str:
 
 
 def draw(rows: Sequence[RateRow]) -> Figure:
-    """Densities of all priors, near zero and in the tail, on logarithmic axes."""
+    """Draw the densities of all priors on logarithmic axes, near zero and in the tail."""
     figure = Figure(figsize=(11, 6.2), layout="constrained")
     near, far = figure.subplots(1, 2)
     for index, row in enumerate(rows):
