@@ -36,7 +36,7 @@ def main() -> None:
 
 
 def mnist_seconds() -> float:
-    """Reading, mean and standard deviation, normalisation."""
+    """Time reading, computing the mean and standard deviation, and normalisation."""
     start = time.perf_counter()
     images = data.load("mnist").images
     ready = data.Preprocess.fitted(images)(images)

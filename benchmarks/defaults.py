@@ -52,7 +52,7 @@ GRIDS: dict[str, list[Setting]] = {
 
 
 def digits(root: Path) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:
-    """Images to train on, and images to judge by."""
+    """Load the training images and the validation images."""
     images = load("mnist", root)
     prepare = Preprocess.fitted(images.images[:-VALIDATION])
     x, y = prepare(images.images), images.labels
@@ -60,13 +60,13 @@ def digits(root: Path) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:
 
 
 def settings_of(setting: Setting, default_lr: float) -> dict[str, Any]:
-    """An algorithm's arguments: shares become step sizes."""
-    found: dict[str, Any] = {name: value for name, value in setting.items() if name != "batch_size"}
-    if "share" in found:
-        found["lr"] = found.pop("share") * default_lr
-    if "rho_share" in found:
-        found["lr_rho"] = found.pop("rho_share") * default_lr
-    return found
+    """Convert a setting to an algorithm's arguments: shares of the default step size become step sizes."""
+    arguments: dict[str, Any] = {name: value for name, value in setting.items() if name != "batch_size"}
+    if "share" in arguments:
+        arguments["lr"] = arguments.pop("share") * default_lr
+    if "rho_share" in arguments:
+        arguments["lr_rho"] = arguments.pop("rho_share") * default_lr
+    return arguments
 
 
 def judged(name: str, setting: Setting, seed: int, data: Any, held_out: tuple[Tensor, Tensor]) -> dict[str, Any]:

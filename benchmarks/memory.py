@@ -30,7 +30,13 @@ STEPS = 9  # one of them sweeps the scales
 
 
 class Peak(NamedTuple):
-    """Bytes at the highest: beyond the networks themselves, and all in all."""
+    """Peak memory of training.
+
+    Attributes:
+        training: Bytes beyond the networks themselves.
+        all: Bytes in total.
+        weights: Number of weights of the network.
+    """
 
     training: int
     all: int
@@ -38,26 +44,26 @@ class Peak(NamedTuple):
 
 
 def used() -> int:
-    """The memory of this process now, in bytes."""
+    """Return the memory that this process uses now, in bytes."""
     return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
 def peak() -> int:
-    """Its highest use since `start`, in bytes."""
+    """Return the highest memory use of this process since `start`, in bytes."""
     lines = Path("/proc/self/status").read_text().splitlines()
     return 1024 * next(int(line.split()[1]) for line in lines if line.startswith("VmHWM"))
 
 
 def start() -> int:
-    """Give back what is free, set the mark back; the memory used now."""
+    """Return free memory to the system, reset the peak, and return the memory used now, in bytes."""
     gc.collect()
     ctypes.CDLL(None).malloc_trim(0)
     Path("/proc/self/clear_refs").write_text("5")
     return used()
 
 
-def made(case: str) -> tuple[nn.Module, Tensor, Tensor]:
-    """A network and a batch for it."""
+def network_and_batch(case: str) -> tuple[nn.Module, Tensor, Tensor]:
+    """Build the network of a case and a batch for it."""
     if case == "layer":
         return nn.Linear(*LAYER, bias=False), torch.randn(4, LAYER[0]), torch.randint(LAYER[1], (4,))
     if case in NETS:
@@ -68,7 +74,7 @@ def made(case: str) -> tuple[nn.Module, Tensor, Tensor]:
 
 
 def train(who: str, net: nn.Module, x: Tensor, y: Tensor) -> Peak:
-    """Some steps, and what they took; ``net`` is not there yet for `all`, which the caller corrects."""
+    """Take some training steps and measure their memory; ``all`` includes what the process used before."""
     model = None if who == "plain" else rn.BayesianModel(net, rn.priors.R2D2(), rn.likelihoods.Categorical())
     before = start()
     if model is None:
@@ -85,12 +91,12 @@ def train(who: str, net: nn.Module, x: Tensor, y: Tensor) -> Peak:
 
 
 def training(who: str, case: str) -> Peak:
-    """Peak memory of training."""
+    """Measure the peak memory of training, without that of an idle process."""
     torch.set_num_threads(1)
     train(who, nn.Linear(3, 2), torch.randn(4, 3), torch.randint(2, (4,)))
     empty = start()
-    found = train(who, *made(case))
-    return found._replace(all=found.all - empty)
+    measured = train(who, *network_and_batch(case))
+    return measured._replace(all=measured.all - empty)
 
 
 if __name__ == "__main__":

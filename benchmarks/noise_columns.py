@@ -47,7 +47,7 @@ RIDGE, CORRELATION = "ridge regression", "|correlation|"
 
 
 def drowned(seed: int) -> tuple[pd.DataFrame, list[str]]:
-    """The table with its noise, and the names of the true columns."""
+    """Return the table with columns of noise added, and the names of the true columns."""
     x, y = load_diabetes(return_X_y=True, as_frame=True, scaled=False)
     noise = np.random.default_rng(seed).normal(size=(len(x), NOISE))
     extra = pd.DataFrame(noise, columns=[f"noise{i}" for i in range(NOISE)], index=x.index)
@@ -55,22 +55,23 @@ def drowned(seed: int) -> tuple[pd.DataFrame, list[str]]:
 
 
 def fitted(data: Path, options: list[str], seed: int, true: list[str], run: Path) -> dict[str, Any]:
-    """What `r2d2net fit` says of a file."""
+    """Run `r2d2net fit` on a file and return its test metrics and the AUROC of its ranking of the columns."""
     command = [str(Path(sys.executable).with_name("r2d2net")), "fit", str(data), "--target", "progression"]
     subprocess.run([*command, *options, "--seed", str(seed), "--out", str(run), "--quiet"], check=True)
     test = json.loads((run / "metrics.json").read_text())["test"]
     inputs = json.loads((run / "relevance.json").read_text())["inputs"]
-    ranked = roc_auc_score([one["name"] in true for one in inputs], range(len(inputs), 0, -1))  # the first counts most
-    return {"mse": test["rmse"] ** 2, "nll": test["nll"], "coverage": test["coverage"], "auroc": float(ranked)}
+    is_true = [column["name"] in true for column in inputs]
+    area = roc_auc_score(is_true, range(len(inputs), 0, -1))  # the most important column comes first
+    return {"mse": test["rmse"] ** 2, "nll": test["nll"], "coverage": test["coverage"], "auroc": float(area)}
 
 
 def ridge(table: pd.DataFrame, test: np.ndarray, true: list[str]) -> dict[str, Any]:
-    """Ridge regression on the same rows; its noise is that of its cross-validated residuals."""
+    """Fit ridge regression to the same rows; its noise is the deviation of its cross-validated residuals."""
     x, y = table.drop(columns="progression"), table["progression"].to_numpy()
-    kept = np.setdiff1d(np.arange(len(y)), test)
+    train = np.setdiff1d(np.arange(len(y)), test)
     model = make_pipeline(StandardScaler(), RidgeCV(np.logspace(-2, 5, 50)))
-    residuals = y[kept] - cross_val_predict(model, x.iloc[kept], y[kept], cv=10)
-    mean, sd = model.fit(x.iloc[kept], y[kept]).predict(x.iloc[test]), residuals.std()
+    residuals = y[train] - cross_val_predict(model, x.iloc[train], y[train], cv=10)
+    mean, sd = model.fit(x.iloc[train], y[train]).predict(x.iloc[test]), residuals.std()
     sizes = np.abs(model[-1].coef_)
     z = (y[test] - mean) / sd
     return {
@@ -82,44 +83,44 @@ def ridge(table: pd.DataFrame, test: np.ndarray, true: list[str]) -> dict[str, A
 
 
 def correlation(table: pd.DataFrame, test: np.ndarray, true: list[str]) -> dict[str, Any]:
-    """The rank by correlation on the rows that are not for the test."""
-    found = table.drop(index=table.index[test]).corr()["progression"].drop("progression").abs()
-    return {"auroc": float(roc_auc_score(found.index.isin(true), found))}
+    """Rank the columns by their correlation with the target on the rows that are not test rows."""
+    strength = table.drop(index=table.index[test]).corr()["progression"].drop("progression").abs()
+    return {"auroc": float(roc_auc_score(strength.index.isin(true), strength))}
 
 
 def run_seed(seed: int) -> dict[str, dict[str, Any]]:
-    """Every contestant on one seed's table."""
+    """Run every contestant on the table of one seed."""
     table, true = drowned(seed)
     with tempfile.TemporaryDirectory() as folder:
         data = Path(folder) / "diabetes.csv"
         table.to_csv(data, index=False)
         runs = {name: Path(folder) / f"run-{i}" for i, name in enumerate(FITS)}
-        found = {name: fitted(data, FITS[name], seed, true, run) for name, run in runs.items()}
+        metrics = {name: fitted(data, FITS[name], seed, true, run) for name, run in runs.items()}
         rows = [pd.read_csv(run / "test_predictions.csv")["row"].to_numpy() - 1 for run in runs.values()]
         assert all(np.array_equal(rows[0], other) for other in rows)
-        return {**found, RIDGE: ridge(table, rows[0], true), CORRELATION: correlation(table, rows[0], true)}
+        return {**metrics, RIDGE: ridge(table, rows[0], true), CORRELATION: correlation(table, rows[0], true)}
 
 
 def show(results: dict[str, dict[str, dict[str, Any]]]) -> None:
-    """Means over seeds, with standard errors."""
-    shown = Table(title=f"diabetes with {NOISE} columns of noise, seeds {', '.join(results)}", title_justify="left")
+    """Print means over seeds, with standard errors."""
+    table = Table(title=f"diabetes with {NOISE} columns of noise, seeds {', '.join(results)}", title_justify="left")
     for column in ("", "test MSE", "test NLL", "90% cover", "AUROC of the true columns"):
-        shown.add_column(column, justify="left" if not column else "right")
+        table.add_column(column, justify="left" if not column else "right")
     for name in (*FITS, RIDGE, CORRELATION):
         columns = []
         for metric, digits in (("mse", 0), ("nll", 3), ("coverage", 3), ("auroc", 3)):
-            values = np.array([one[name][metric] for one in results.values() if metric in one[name]])
+            values = np.array([of_seed[name][metric] for of_seed in results.values() if metric in of_seed[name]])
             if not len(values):
                 columns.append("-")
                 continue
             error = f" ± {values.std(ddof=1) / len(values) ** 0.5:.{digits}f}" if len(values) > 1 else ""
             columns.append(f"{values.mean():.{digits}f}{error}")
-        shown.add_row(name, *columns)
-    Console().print(shown)
+        table.add_row(name, *columns)
+    Console().print(table)
 
 
 def main() -> None:
-    """Run what is missing and print the table."""
+    """Run the seeds without results and print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, nargs="+", default=[2000, 2001, 2002, 2003, 2004])
     parser.add_argument("--out", type=Path, default=Path("out/bench"))

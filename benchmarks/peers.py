@@ -25,14 +25,14 @@ LR = 1e-3
 
 
 class Contestant(NamedTuple):
-    """What is timed: a step on the batch, and the output of some rows at one draw of the weights."""
+    """The timed functions: a step on the batch, and the outputs at one draw of the weights."""
 
     step: Step
     forward: Callable[[Tensor], Tensor]
 
 
 def by_loss(net: nn.Module, loss: Callable[[], Tensor]) -> Step:
-    """Adam on the parameters of a network."""
+    """Train the parameters of a network by Adam."""
     optimizer = torch.optim.Adam(net.parameters(), lr=LR)
 
     def step() -> float:
@@ -46,7 +46,7 @@ def by_loss(net: nn.Module, loss: Callable[[], Tensor]) -> Step:
 
 
 def replaced(net: nn.Module, make: Callable[[nn.Module], nn.Module | None]) -> nn.Module:
-    """A copy whose Linear and Conv2d layers are exchanged."""
+    """Copy a network and replace its Linear and Conv2d layers."""
     net = copy.deepcopy(net)
     for name, module in list(net.named_modules()):
         other = make(module)

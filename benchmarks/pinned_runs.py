@@ -28,14 +28,14 @@ Run = Callable[[], list[Any]]
 
 
 def regression_rows(n: int = 160, columns: int = 6) -> tuple[Tensor, Tensor]:
-    """A table whose target depends on two of its columns."""
+    """Simulate a table whose target depends on two of its columns."""
     generator = torch.Generator().manual_seed(11)
     x = torch.randn(n, columns, generator=generator)
     return x, 3 * torch.sin(x[:, 0]) + x[:, 1] + 0.3 * torch.randn(n, generator=generator)
 
 
 def class_rows(n: int = 160) -> tuple[Tensor, Tensor]:
-    """Three classes that two columns tell apart."""
+    """Simulate a table with three classes that depend on two of its columns."""
     x, _ = regression_rows(n)
     return x, (x[:, 0] > 0).long() + (x[:, 1] > 0.5).long()
 
@@ -46,7 +46,7 @@ def perceptron(outputs: int = 1) -> nn.Module:
 
 
 def network(algorithm: Any, own_prior: Any = None, *, classes: bool = False, **settings: Any) -> Run:
-    """A perceptron fitted by an algorithm: its outputs at twenty draws, and its history."""
+    """Make a run that fits a perceptron and returns its outputs at twenty draws and its history."""
 
     def run() -> list[Any]:
         likelihood = rn.likelihoods.Categorical() if classes else rn.likelihoods.Gaussian()
@@ -66,7 +66,7 @@ def network(algorithm: Any, own_prior: Any = None, *, classes: bool = False, **s
 
 
 def estimator(kind: str) -> list[Any]:
-    """Estimators on columns that float32 does not hold."""
+    """Fit an estimator to columns that float32 cannot represent."""
     x, y = (part.double().numpy() for part in (regression_rows() if kind == "regressor" else class_rows()))
     x[:, 2] += 1e6
     if kind == "regressor":
@@ -77,7 +77,7 @@ def estimator(kind: str) -> list[Any]:
 
 
 def command_line(*options: str) -> list[Any]:
-    """A table by the command line: the predictions of `fit` and `predict` as they are written."""
+    """Fit a table by the command line and return the predictions that `fit` and `predict` write."""
     x, y = regression_rows()
     with tempfile.TemporaryDirectory() as folder:
         table, run, predictions = Path(folder) / "t.csv", Path(folder) / "run", Path(folder) / "p.csv"
@@ -92,7 +92,7 @@ def command_line(*options: str) -> list[Any]:
 
 
 def runs() -> dict[str, Run]:
-    """All pinned runs by name."""
+    """List all pinned runs by name."""
     inference, priors = rn.inference, rn.priors
     return {
         "svgi-r2d2": network("svgi"),
@@ -122,7 +122,7 @@ def runs() -> dict[str, Run]:
 
 
 def digest(results: list[Any]) -> str:
-    """A digest of arrays, texts and numbers, to the bit."""
+    """Compute a digest of the exact bits of arrays, texts and numbers."""
     made = hashlib.sha256()
     for result in results:
         if isinstance(result, Tensor):

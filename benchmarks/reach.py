@@ -1,9 +1,10 @@
-"""What R2D2-Net reaches: the paper's scenarios, linear regimes, UCI tables. Errors on test rows, nothing tuned on them.
+"""Test errors of R2D2-Net on the paper's scenarios, linear regimes and UCI tables, with nothing tuned on test rows.
 
     python benchmarks/reach.py scenarios | linear | uci  [--seeds 101 102 103] [--out out/reach]
 
-All runs use the default settings of SVGI. They were chosen on validation rows of scenarios 1 and 2 (seeds 0 to 3) and
-of UCI splits 10 to 12; the figures here are of other seeds and splits. Each section writes a JSON file with its origin.
+All runs use the default settings of SVGI, which were chosen on validation rows of scenarios 1 and 2 (seeds 0 to 3) and
+of UCI splits 10 to 12; the figures here are from other seeds and splits. Each section writes a JSON file with its
+provenance.
 """
 
 from __future__ import annotations
@@ -63,7 +64,7 @@ def _with_ones(x: Tensor) -> Tensor:
 
 
 class Contestant(NamedTuple):
-    """A prior and how it is inferred."""
+    """A prior and an algorithm."""
 
     prior: Any
     algorithm: Any
@@ -81,9 +82,9 @@ CONTESTANTS = {
 
 
 def linear_run(kind: str, name: str, seed: int) -> Row:
-    """Test error of a contestant, and how well |E w| tells relevant inputs from the rest."""
-    made = regression(kind, seed)
-    x, y = made.x, made.y
+    """Compute a contestant's test error and the AUROC by which |E w| separates relevant inputs from the others."""
+    problem = regression(kind, seed)
+    x, y = problem.x, problem.y
     model = rn.BayesianModel(nn.Linear(200, 1), CONTESTANTS[name].prior)
     posterior = rn.fit(
         model, (x[:500], y[:500]), CONTESTANTS[name].algorithm, epochs=500, batch_size=100, seed=seed, verbose=False
@@ -91,7 +92,7 @@ def linear_run(kind: str, name: str, seed: int) -> Row:
     row = {"kind": kind, "contestant": name, "seed": seed}
     row["mse"] = rn.metrics.mse(y[500:], posterior.predict(x[500:]).mean)
     if kind != "dense":
-        row["auroc"] = rn.metrics.auroc(made.relevant, posterior.mean()[:200].abs())
+        row["auroc"] = rn.metrics.auroc(problem.relevant, posterior.mean()[:200].abs())
     return row
 
 

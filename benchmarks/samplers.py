@@ -35,7 +35,7 @@ def log_uniform(size: int, generator: torch.Generator) -> torch.Tensor:
 
 
 def floor(size: int, generator: torch.Generator) -> None:
-    """What any sampler of a continuous law has to spend."""
+    """Take the steps that any sampler of a continuous distribution needs."""
     torch.randn(size, generator=generator)
     torch.rand(size, generator=generator).log()
 
@@ -47,7 +47,7 @@ def seconds(job: Callable[[], object]) -> float:
 
 
 def contest(jobs: dict[str, Callable[[], object]], rounds: int) -> dict[str, float]:
-    """Median time of each job, the jobs taking turns; a first untimed round warms everything up."""
+    """Return the median time of each job; the jobs take turns, after an untimed round that warms everything up."""
     for job in jobs.values():
         job()
     times: dict[str, list[float]] = {name: [] for name in jobs}

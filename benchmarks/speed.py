@@ -1,9 +1,9 @@
-"""What a shrinkage prior costs beside plain training, and beside other libraries' plain Gaussian prior.
+"""Cost of a shrinkage prior compared with plain training and with the Gaussian prior of other libraries.
 
     python benchmarks/speed.py [--quick] [--peers] [--threads 1 2] [--out results/benchmarks]
 
-All figures are ratios within one process, whose contestants take turns, so that a busy moment of the machine hits them
-alike; the median over the rounds is reported, absolute times for information.
+All figures are ratios within one process, whose contestants take turns, so that a busy moment of the machine affects
+all alike; the median over the rounds is reported, and absolute times for information.
 
 * steps: forward, loss, backward, optimiser and the sweeps of the scales at their default cadence, on an MLP
   784-400-400-10 and LeNet on 3 x 32 x 32, batches of 128. Reference: torch's Adam, and the same fused.
@@ -13,8 +13,8 @@ alike; the median over the rounds is reported, absolute times for information.
   weight; a step of SVGI on ResNet50 and ResNet101.
 * memory: see memory.py.
 
-Figures beyond their limit are named at the end; they do not make it an error, as a busy machine has some. Memory that
-is freed stays with the process (`steady_memory`), for all contestants: fresh pages cost up to 30% of a step.
+Figures beyond their limit are listed at the end; the exit code is 0 all the same, since a busy machine exceeds some.
+Freed memory stays with the process (`steady_memory`), for all contestants: fresh pages cost up to 30% of a step.
 
 Peers: see peers.py for how they are installed.
 """
@@ -51,7 +51,7 @@ from step_cost import NETS, N, Step, batch, bayesian, steady_memory, turns
 
 PREDICTED, DRAWS, PASS = 10_000, 100, 1_000
 SIZES = [10_000, 100_000, 1_000_000, 10_000_000, 40_000_000]
-LIMITS = {  # of ratios to plain training, one thread
+LIMITS = {  # largest ratios to plain training, one thread
     ("MLP", "R2D2 by CAVI"): 2.1,
     ("MLP", "R2D2 by CAVI, compiled"): 1.8,
     ("MLP", "R2D2 by SVGI"): 2.5,
@@ -63,11 +63,21 @@ SWEEP_LIMITS = {"gibbs": 250, "gibbs, compiled": 100, "cavi": 60, "cavi, compile
 PREDICTION_LIMIT, MEMORY_LIMIT = 1.1, 12
 FLOATS = "floats a weight beyond the networks"
 FEW = 256  # rows that other libraries predict
-ROUNDS = 7  # at least, of which the median counts
+ROUNDS = 7  # least number of rounds, of which the median counts
 
 
 class Row(NamedTuple):
-    """One figure."""
+    """One measured figure.
+
+    Attributes:
+        section: Section of the benchmark.
+        what: Network or size.
+        who: Contestant.
+        value: The figure.
+        unit: Unit of the figure.
+        seconds: Absolute time, for information.
+        limit: Largest value allowed.
+    """
 
     section: str
     what: str
@@ -79,14 +89,14 @@ class Row(NamedTuple):
 
 
 def ratios(times: dict[str, list[float]], reference: str) -> Iterator[tuple[str, float, float]]:
-    """Name, median ratio to the reference in the same round, median seconds."""
+    """Iterate over contestants: name, median ratio to the reference in the same round, median seconds."""
     for name, seconds in times.items():
         ratio = statistics.median(a / b for a, b in zip(seconds, times[reference], strict=True))
         yield name, ratio, statistics.median(seconds)
 
 
 def steps(rounds: int, count: int, *, compiled: bool, peers: bool) -> Iterator[Row]:
-    """Training steps beside plain training."""
+    """Measure training steps against plain training."""
     for net, (make, shape) in NETS.items():
         x, y = batch(shape)
         contestants: dict[str, Step] = {
@@ -111,7 +121,7 @@ def steps(rounds: int, count: int, *, compiled: bool, peers: bool) -> Iterator[R
 
 
 def passes(net: nn.Module, x: Tensor) -> None:
-    """What an ensemble of as many plain networks would do."""
+    """Predict as an ensemble of 100 plain networks would."""
     with torch.inference_mode():
         for _ in range(DRAWS):
             for part in x.split(PASS):
@@ -119,7 +129,7 @@ def passes(net: nn.Module, x: Tensor) -> None:
 
 
 def prediction(rounds: int, rows: int, *, peers: bool = False) -> Iterator[Row]:
-    """So many rows with 100 draws beside 100 passes of the plain network."""
+    """Measure predictions with 100 draws against 100 passes of the plain network."""
     for name, (make, shape) in NETS.items():
         g = torch.Generator().manual_seed(1)
         x, y = torch.randn(rows, *shape, generator=g), torch.randint(10, (rows,), generator=g)
@@ -141,7 +151,7 @@ def prediction(rounds: int, rows: int, *, peers: bool = False) -> Iterator[Row]:
 
 
 def draw_by_draw(forward: Callable[[Tensor], Tensor], x: Tensor) -> None:
-    """Another library's prediction: an output at each of 100 draws."""
+    """Predict with another library: an output at each of 100 draws."""
     with torch.inference_mode():
         for _ in range(DRAWS):
             torch.softmax(forward(x), -1)
@@ -157,23 +167,23 @@ def _child(script: str, *arguments: str) -> Any:
 
 
 def memory() -> Iterator[Row]:
-    """Training's peak, beyond the network and our copy of it, and all of it beside plain training's."""
+    """Measure peak memory of training, beyond the networks and in total, the latter against plain training."""
     for case in ("layer", *NETS):
-        found = {who: Peak(*_child("memory.py", who, case)) for who in ("plain", *OURS)}
-        of = "a layer of 10 million weights" if case == "layer" else case
-        for who, one in found.items():
+        peaks = {who: Peak(*_child("memory.py", who, case)) for who in ("plain", *OURS)}
+        network = "a layer of 10 million weights" if case == "layer" else case
+        for who, measured in peaks.items():
             if case == "layer":
                 limit = MEMORY_LIMIT if who != "plain" else None
-                value = one.training / 4 / one.weights
-                yield Row("memory", of, who, value, FLOATS, None, limit)
-            yield Row("memory", of, who, one.all / found["plain"].all, "of plain, all in all")
+                value = measured.training / 4 / measured.weights
+                yield Row("memory", network, who, value, FLOATS, None, limit)
+            yield Row("memory", network, who, measured.all / peaks["plain"].all, "of plain, all in all")
 
 
-def sweep_of(size: int, what: str, threads: int) -> tuple[float, float]:
-    """Seconds and extra bytes of a sweep of one layer."""
+def sweep_of(size: int, variant: str, threads: int) -> tuple[float, float]:
+    """Measure seconds and extra bytes of a sweep of one layer."""
     torch.set_num_threads(threads)
     prior, g = rn.priors.R2D2(), torch.Generator().manual_seed(0)
-    kind, _, form = what.partition(", ")
+    kind, _, form = variant.partition(", ")
     w, precision = torch.randn(size, generator=g).mul_(0.05), torch.empty(size)
     scales = prior.init_scales((size,), g)
     second = w.square() if kind == "cavi" else None
@@ -197,16 +207,16 @@ def sweep_of(size: int, what: str, threads: int) -> tuple[float, float]:
 
 
 def scale(sizes: list[int], threads: int, *, compiled: bool) -> Iterator[Row]:
-    for what in SWEEP_LIMITS if compiled else ("gibbs", "cavi"):
+    for variant in SWEEP_LIMITS if compiled else ("gibbs", "cavi"):
         for size in sizes:
-            seconds, extra = _child("speed.py", "--child", "sweep", str(size), what, str(threads))
-            limit = SWEEP_LIMITS[what] if size == 10_000_000 else None
-            yield Row("sweep", f"{size:,} weights", what, 1e9 * seconds / size, "ns a weight", seconds, limit)
-            yield Row("sweep", f"{size:,} weights", what, extra / size, "extra bytes a weight")
+            seconds, extra = _child("speed.py", "--child", "sweep", str(size), variant, str(threads))
+            limit = SWEEP_LIMITS[variant] if size == 10_000_000 else None
+            yield Row("sweep", f"{size:,} weights", variant, 1e9 * seconds / size, "ns a weight", seconds, limit)
+            yield Row("sweep", f"{size:,} weights", variant, extra / size, "extra bytes a weight")
 
 
 def resnet_of(name: str, threads: int) -> tuple[float, float]:
-    """Seconds of a step of SVGI and of plain training: means of eight that take turns, of which one sweeps."""
+    """Measure a step of SVGI and of plain training: means of eight steps in turn, one of which sweeps the scales."""
     torch.set_num_threads(threads)
     x, y = torch.randn(2, 3, 32, 32), torch.randint(10, (2,))
     nets = [rn.nets.build(name, channels=3, classes=10, size=32) for _ in range(2)]
@@ -224,15 +234,15 @@ def resnets(threads: int) -> Iterator[Row]:
         yield Row("ResNet step", name, "R2D2 by SVGI", seconds / reference, "of plain", seconds)
         if threads == 1:
             for who in ("plain", "R2D2 by SVGI"):
-                found = Peak(*_child("memory.py", who, name))
-                yield Row("ResNet step", name, who, found.training / 4 / found.weights, FLOATS)
+                measured = Peak(*_child("memory.py", who, name))
+                yield Row("ResNet step", name, who, measured.training / 4 / measured.weights, FLOATS)
 
 
 # --- output
 
 
 def machine(threads: list[int]) -> dict[str, Any]:
-    """Facts that the times depend on."""
+    """Describe the machine on which the times depend."""
     model = next(
         (line.partition(":")[2].strip() for line in _lines("/proc/cpuinfo") if line.startswith("model name")),
         platform.processor(),
@@ -245,7 +255,7 @@ def _lines(path: str) -> list[str]:
 
 
 def as_table(rows: list[Row]) -> str:
-    """Markdown."""
+    """Format rows as a Markdown table."""
     lines = [
         [
             row.section,
@@ -261,7 +271,7 @@ def as_table(rows: list[Row]) -> str:
 
 
 def draw(rows: list[Row], path: Path) -> None:
-    """Training steps as bars, and sweeps over the number of weights."""
+    """Draw training steps as bars and sweeps over the number of weights."""
     import matplotlib as mpl
 
     mpl.use("Agg")
@@ -274,12 +284,12 @@ def draw(rows: list[Row], path: Path) -> None:
         axis.barh([row.who for row in bars], [row.value for row in bars], color="0.6")
         axis.invert_yaxis()
         axis.set(title=f"{net}: a training step", xlabel="of plain training")
-    for what in SWEEP_LIMITS:
-        points = [row for row in rows if (row.section, row.who, row.unit) == ("sweep", what, "ns a weight")]
-        points = [row for row in points if row.what.endswith(" weights")]  # of one thread
+    for variant in SWEEP_LIMITS:
+        points = [row for row in rows if (row.section, row.who, row.unit) == ("sweep", variant, "ns a weight")]
+        points = [row for row in points if row.what.endswith(" weights")]  # those of one thread
         if points:
-            at = [int(row.what.removesuffix(" weights").replace(",", "")) for row in points]
-            axes[2].loglog(at, [row.value for row in points], marker="o", label=what)
+            sizes = [int(row.what.removesuffix(" weights").replace(",", "")) for row in points]
+            axes[2].loglog(sizes, [row.value for row in points], marker="o", label=variant)
     axes[2].set(title="sweeps of the scales", xlabel="weights of the layer", ylabel="ns a weight")
     axes[2].legend()
     figure.savefig(path, dpi=120)
@@ -327,9 +337,9 @@ def main() -> int:
     return 0
 
 
-def child(what: str, *arguments: str) -> int:
-    """A measurement in a process of its own."""
-    if what == "sweep":
+def child(measurement: str, *arguments: str) -> int:
+    """Print a measurement that is made in a process of its own."""
+    if measurement == "sweep":
         size, kind, threads = arguments
         print(json.dumps(sweep_of(int(size), kind, int(threads))))
     else:

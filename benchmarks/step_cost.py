@@ -75,10 +75,10 @@ def bayesian(method: Any, net: nn.Module, prior: Any, x: Tensor, y: Tensor, phas
 
 
 def contestants(name: str, only: list[str], timed: int, peers: bool) -> dict[tuple[str, str], Step]:
-    """(algorithm, prior) -> its step; those that do not suit refuse themselves."""
+    """Build the training step of each (algorithm, prior); combinations that the library refuses are left out."""
     make, shape = NETS[name]
     x, y = batch(shape)
-    found: dict[tuple[str, str], Step] = {("plain training", ""): plain_training(make(), x, y)}
+    steps: dict[tuple[str, str], Step] = {("plain training", ""): plain_training(make(), x, y)}
     for algorithm in ALGORITHMS:
         method: Any = getattr(rn.inference, algorithm)()
         if method.full_batch or (only and algorithm not in only):
@@ -87,18 +87,18 @@ def contestants(name: str, only: list[str], timed: int, peers: bool) -> dict[tup
         for prior, kind in PRIORS.items():
             for phase, share in phases.items():
                 try:
-                    found[algorithm + phase, prior] = bayesian(method, make(), kind(), x, y, share, timed)
+                    steps[algorithm + phase, prior] = bayesian(method, make(), kind(), x, y, share, timed)
                 except ParameterError:
                     continue
     if peers:
-        found |= {(peer, "Gaussian"): build(make(), x, y, N).step for peer, build in PEERS.items()}
-    return found
+        steps |= {(peer, "Gaussian"): build(make(), x, y, N).step for peer, build in PEERS.items()}
+    return steps
 
 
 def turns(
     contestants: dict[Name, Step], rounds: int, count: int, clock: Callable[[], float]
 ) -> dict[Name, list[float]]:
-    """Seconds of a call in each round; an untimed round comes first."""
+    """Time calls in rounds, the contestants taking turns; return seconds a call, without the first round."""
     times: dict[Name, list[float]] = {name: [] for name in contestants}
     for turn in range(rounds + 1):
         for name, call in contestants.items():
@@ -111,9 +111,9 @@ def turns(
 
 
 def contest(steps: dict[tuple[str, str], Step], rounds: int, count: int) -> dict[tuple[str, str], tuple[float, float]]:
-    """Median seconds of a step, and ratio to plain training; the contestants take turns, the first round is untimed.
+    """Return each contestant's median seconds a step and median ratio to plain training.
 
-    Seconds of this process, which has one thread: what other processes take is not counted.
+    The seconds are processor time of this process, which has one thread; other processes do not count.
     """
     times = turns(steps, rounds, count, time.process_time)
     floor = times["plain training", ""]
@@ -124,10 +124,10 @@ def contest(steps: dict[tuple[str, str], Step], rounds: int, count: int) -> dict
 
 
 def steady_memory() -> None:
-    """Have glibc keep what is freed: else it hands large tensors back, or not, by the accidents of a heap.
+    """Make glibc keep freed memory; otherwise it returns large tensors to the system unpredictably.
 
-    A block of 31 MB, once freed, raises its limits to the most that they adapt to. Fresh pages otherwise cost as much
-    as 30% of a step, to plain training as to the others.
+    A freed block of 31 MB raises glibc's adaptive limits to their maximum. Otherwise fresh pages cost as much as 30% of
+    a step, in plain training as in the others.
     """
     del [torch.empty(31 << 20, dtype=torch.uint8)][:]
 

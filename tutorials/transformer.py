@@ -1,9 +1,8 @@
 """A Transformer: a network that is already trained.
 
-A small Transformer reads twelve tokens and says whether token 0 comes before token 1. One label in ten is wrong, in
-training and in the test, and there are only 600 sequences. Trained as usual, the network learns the wrong labels by
-heart and is then surer than it should be. We make its encoder Bayesian, starting from the trained weights, and
-compare.
+A small Transformer reads twelve tokens and predicts whether token 0 comes before token 1. One label in ten is wrong, in
+training and in the test, and there are only 600 sequences. Trained as usual, the network memorises the wrong labels and
+is overconfident. We make its encoder Bayesian, starting from the trained weights, and compare.
 """
 
 import torch
@@ -11,12 +10,12 @@ from torch import nn
 
 import r2d2net as rn
 
-# The task. With one label in ten flipped no network can be right more than nine times in ten, and a network that knows
-# the rule and the noise has a negative log likelihood of 0.325 (in nats).
+# The task: with one label in ten flipped no network can be right more than nine times in ten, and a network that knows
+# the rule and the noise has a negative log likelihood of 0.325 nats.
 
 
 def sequences(rows: int, seed: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """Tokens (rows, 12) with one 0 and one 1 in each, and labels of which a tenth is wrong."""
+    """Draw tokens (rows, 12), with one 0 and one 1 in each row, and labels of which a tenth is wrong."""
     g = torch.Generator().manual_seed(seed)
     tokens = torch.randint(2, 10, (rows, 12), generator=g)
     places = torch.rand(rows, 12, generator=g).argsort(1)[:, :2]
@@ -28,7 +27,7 @@ def sequences(rows: int, seed: int) -> tuple[torch.Tensor, torch.Tensor]:
 x, y = sequences(600, seed=0)
 x_test, y_test = sequences(1000, seed=100)
 
-# The network is torch's own, with learnt places added to the tokens.
+# The network is torch's Transformer encoder, with learnt embeddings of the positions added to those of the tokens.
 
 
 class Reader(nn.Module):
@@ -57,16 +56,18 @@ net.eval()
 
 # Priors are given by patterns of parameter names. Here attention, the linear layers and the head have the R2D2 prior.
 # Embeddings match no pattern: they are trained further, but are not Bayesian, and the same goes for normalisation
-# layers. `start="net"` begins with the trained weights, and `lr` is smaller than by default, lest the first steps undo
-# what has been learnt: on held-out rows of other training sets, 0.1 was the one of three step sizes that never did.
+# layers. `start="net"` begins with the trained weights, and `lr` is smaller than by default, so that the first steps do
+# not undo the training: on held-out rows of other training sets, 0.1 was the only one of three step sizes that never
+# did.
 
 prior = {name: rn.priors.R2D2() for name in ("encoder.*.self_attn.*weight", "encoder.*.linear?.weight", "head.weight")}
 model = rn.BayesianModel(net, prior=prior, likelihood=rn.likelihoods.Categorical())
 print(model)
 posterior = rn.fit(model, (x, y), rn.inference.SVGI(start="net", lr=0.1), epochs=30, batch_size=50, seed=0)
 
-# `sure` is how probable a network thinks its own answers, on average: it should be what `right` is. Averaged over drawn
-# networks, wrong labels learnt by heart count for less, and the prediction is better and less sure.
+# `right` is the accuracy, and `sure` the mean probability of the predicted classes; of a calibrated network they are
+# equal. In the average over drawn networks memorised wrong labels have less weight, and the prediction is better and
+# less confident.
 
 plain = net(x_test).softmax(1).detach()
 bayesian = posterior.predict(x_test, draws=50)
@@ -74,14 +75,14 @@ for name, probs in (("plain", plain), ("Bayesian", bayesian.probs)):
     right, sure = rn.metrics.accuracy(y_test, probs), float(probs.amax(1).mean())
     print(f"{name:>8}: right {right:.3f}, sure {sure:.3f}, NLL {rn.metrics.nll(y_test, probs):.3f}")
 
-# Its uncertainty is of two kinds: classes that overlap, here by wrong labels, and networks that disagree.
+# The uncertainty has two parts: overlap of the classes, here by wrong labels, and disagreement of the networks.
 
 print(
     f"entropy {bayesian.entropy.mean():.3f} = {bayesian.aleatoric.mean():.3f} that the networks agree on"
     f" + {bayesian.mutual_information.mean():.3f} that they do not"
 )
 
-# Any draw is a state dict of the plain network, to be used wherever that is.
+# Any draw is a state dict of the plain network and can be used wherever that network is used.
 
 net.load_state_dict(next(posterior.state_dicts(1, seed=0)))
 print(f"one drawn network: right {rn.metrics.accuracy(y_test, net(x_test).softmax(1).detach()):.3f}")
