@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 
 from r2d2net.cli import main
+from r2d2net.tables.column_detection import learn_inputs
 
 
 class Ended:
@@ -47,3 +48,8 @@ def make_table(rows, seed=0):
     table["name"] = [f"item {i}" for i in range(rows)]
     table.loc[rng.random(rows) < 0.1, "z"] = np.nan
     return table
+
+
+def learn_columns(*arguments, **options):
+    """What the columns of a table are, without its rows as inputs."""
+    return learn_inputs(*arguments, **options).columns

@@ -9,7 +9,7 @@ import pytest
 
 from r2d2net.errors import DataError, ParameterError
 from r2d2net.tables.columns import Columns, notes_of
-from r2d2net.tables.learning import learn_columns
+from table_runs import learn_columns
 
 
 def table(**columns):
@@ -202,7 +202,7 @@ def test_rare_levels_are_known_and_new_ones_expected_where_nearly_all_were_rare(
     often = ["a"] * 500 + ["b"] * 490 + [f"rare {i}" for i in range(5) for _ in range(2)]
     nearly_none = ["a"] * 10 + [f"id {i}" for i in range(990)]
     columns = learn_columns(table(y=["0"] * 1000, often=often, nearly=nearly_none), "y", keep=["nearly"])
-    assert [one.other for one in columns.used] == [True, True]
+    assert [column.other for column in columns.used] == [True, True]
     for cell, refused in (("rare 3", False), ("A", True)):
         counts = Counter()
         columns.encode(table(often=[cell] * 50, nearly=[f"new {i}" for i in range(50)]), counts)

@@ -22,11 +22,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from r2d2net.errors import CheckpointError, DataError, ParameterError
-from r2d2net.tables.cells import READABLE
-from r2d2net.tables.column_kinds import Category, Column, Counts, Encoded, Number
+from r2d2net.tables.column_encoders import CategoryEncoder, ColumnEncoder, Counts, Encoded, NumberEncoder
 from r2d2net.tables.column_names import FIX, are_data
+from r2d2net.tables.date_formats import date_format_in_words
 from r2d2net.tables.file_reader import shown
-from r2d2net.tables.number_formats import spelt_out
+from r2d2net.tables.raw_columns import READABLE
 from r2d2net.tables.wording import counted
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ class Columns:
         read_as: How columns were read that could have been read otherwise.
     """
 
-    used: tuple[Column, ...]
+    used: tuple[ColumnEncoder, ...]
     left_out: dict[str, str]
     read_as: dict[str, str] = field(default_factory=dict)
 
@@ -75,10 +75,7 @@ class Columns:
     def encode(self, table: pd.DataFrame, counts: Counts | None = None) -> Encoded:
         """Rows as inputs of the network; adds to ``counts`` what was missing, unreadable or unseen."""
         kept: Counts = Counter() if counts is None else counts
-        parts = [column.encode(table[column.name], kept) for column in self.used]
-        x = np.hstack([part.x for part in parts])
-        filled = np.sum([part.filled for part in parts], axis=0)
-        return Encoded(x, filled, np.any([part.strange for part in parts], axis=0))
+        return Encoded.beside([column.encode(table[column.name], kept) for column in self.used])
 
     def require_cells(self, counts: Counts, rows: int, where: str) -> None:
         """Refuse a file with a column that is written otherwise than in training, or is empty and had no gaps there.
@@ -95,13 +92,13 @@ class Columns:
                 fix = f"training rows had no gaps there: give its values, written as they were{_how(column)}"
                 raise DataError(f"{where}: column {column.name!r} has no {what} cell, {fix}")
             least = READABLE
-            if isinstance(column, Number) and column.unreadable:
+            if isinstance(column, NumberEncoder) and column.unreadable:
                 least = 0.5  # more than a tenth may be chance
             if filled >= WHOLE_COLUMN and filled - unreadable < least * filled:
                 what = f"{unreadable:,} of {filled:,} filled cells cannot be read"
                 fix = f"write them as the training rows were{_how(column)}, or leave them empty"
                 raise DataError(f"{where}: column {column.name!r}: {what}: {fix}")
-            if isinstance(column, Category):
+            if isinstance(column, CategoryEncoder):
                 _require_levels(column, counts, where)
 
     def plain(self) -> dict[str, Any]:
@@ -113,14 +110,15 @@ class Columns:
     def of(cls, plain: dict[str, Any]) -> Columns:
         """Back from JSON."""
         try:
-            used = [(Category if one["kind"] == "category" else Number)(**one) for one in plain["used"]]
+            kinds = {"category": CategoryEncoder}
+            used = [kinds.get(column["kind"], NumberEncoder)(**column) for column in plain["used"]]
             return cls(tuple(used), dict(plain["left_out"]), dict(plain["read_as"]))
         except (KeyError, TypeError, ValueError) as error:
             reason = f"{type(error).__name__} {error}"
             raise CheckpointError(f"the columns of the run cannot be read, {reason}: fit again") from error
 
 
-def _require_levels(column: Category, counts: Counts, where: str) -> None:
+def _require_levels(column: CategoryEncoder, counts: Counts, where: str) -> None:
     """Refuse cells of which not one is of a level that training rows had, be it a rare one."""
     strange = counts[column.name, "rare"] + counts[column.name, "unseen"]
     if counts[column.name, "known"] or strange < WHOLE_COLUMN or (1 - column.known) ** strange > CHANCE:
@@ -144,12 +142,12 @@ def chosen(given: Sequence[str], names: list[str], option: str) -> list[str]:
     return found
 
 
-def _how(column: Column) -> str:
+def _how(column: ColumnEncoder) -> str:
     """How numbers or dates were written in training."""
-    if isinstance(column, Category):
+    if isinstance(column, CategoryEncoder):
         return ""
     if column.kind == "date":
-        return f" ({spelt_out(column.form) if column.form else 'year-month-day'})"
+        return f" ({date_format_in_words(column.form) if column.form else 'year-month-day'})"
     unit = f" and {column.form[2:]}" if column.form[2:] else ""
     return f" (with decimal {'commas' if column.form.startswith(',') else 'points'}{unit})"
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from r2d2net.errors import DataError
-from r2d2net.tables.column_kinds import Counts
+from r2d2net.tables.column_encoders import Counts
 from r2d2net.tables.columns import ignored, notes_of
 from r2d2net.tables.file_reader import digest, encoding_note, read_blocks
 from r2d2net.tables.novelty import is_unlike

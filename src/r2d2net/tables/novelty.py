@@ -24,7 +24,7 @@ import torch
 
 from r2d2net import checkpoint
 from r2d2net.errors import CheckpointError
-from r2d2net.tables.cells import Values
+from r2d2net.tables.cell_parsing import Values
 
 ALARM = 0.01
 FEWEST = round(1 / ALARM) - 1  # rows without which no p-value is so small

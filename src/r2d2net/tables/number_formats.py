@@ -1,11 +1,8 @@
-"""Numbers and dates as people write them: 1.234,50 €, 12 %, 31/12/2020, 3 Jan 2020.
+"""Which number formats a column of texts may be written in: 1.234,50 €, 12 %, 1 234.5.
 
-The form of numbers is three marks, of decimals, thousands and unit, such as ",.€", or ",." without a unit; "" is the
-plain form of programs. That of dates is a format of strptime; "" is ISO 8601. Read so, 12 % is 12. A form may be a
-column's if it reads nine tenths of its filled cells, as with plain numbers; the others are taken as missing.
-
-Cells such as 1.234 or 03/04/2020 can be read in two ways. If no other cell of the column settles it, the other columns
-of the file may (see `conventions`).
+A format may be the column's if it reads nine tenths of the filled cells, as with plain numbers; the others are taken as
+missing. Cells such as 1.234 can be read in two ways. If no other cell of the column settles it, the other columns of
+the file may (see `format_rules`).
 """
 
 from __future__ import annotations
@@ -13,245 +10,198 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 
-from r2d2net.tables.cells import LARGEST, READABLE, Values, days, is_empty, numbers, texts
-
-if TYPE_CHECKING:
-    import pandas as pd
+from r2d2net.tables.cell_parsing import Values, parse_numbers
+from r2d2net.tables.raw_columns import READABLE, RawColumn, random_places
 
 MARKS = (".,", ". ", ".'", ",.", ", ", ",'")  # decimal, thousands
 MONEY = "$¢£¥€₩₪₫₹₺₽"
-SLASHED = ("%d/%m/%Y", "%m/%d/%Y", "%Y/%m/%d", "%d/%m/%y", "%m/%d/%y", "%d-%m-%Y", "%m-%d-%Y")
-DOTTED = ("%d.%m.%Y", "%Y.%m.%d", "%d.%m.%y")
-NAMED = ("%d %b %Y", "%d %B %Y", "%d-%b-%Y", "%d-%b-%y", "%b %d, %Y", "%B %d, %Y", "%b %d %Y", "%B %d %Y")
-DAYS = SLASHED + DOTTED + NAMED
-TIMES = ("", " %H:%M", " %H:%M:%S", " %I:%M %p", " %I:%M:%S %p")
-UNIT = r"^[+-]?\d[\d.,']*\s*([A-Za-zµμΩ°'\"][^\d]{0,11}[23]?)$"  # the unit of 5.4 kg, 30°C, 12 m2
-SAMPLE = 50  # cells: a form that reads half of them is tried on the whole column
-FIRST = {"d": "day", "m": "month", "b": "month", "B": "month", "Y": "year"}  # the letter that a date's form begins with
+UNIT_SIGNS = MONEY + "%"
+UNIT = re.compile(r"[+-]?\d[\d.,']*\s*([A-Za-zµμΩ°'\"][^\d]{0,11}[23]?)")  # the unit of 5.4 kg, 30°C, 12 m2
+DIGIT = re.compile(r"\d")
+SAMPLE = 50  # cells: a format that reads half of them is tried on the whole column
 
 
-class Way(NamedTuple):
-    """One way to read a column: the form, and what it reads of the filled cells; nan where it reads nothing."""
+class Reading(NamedTuple):
+    """The values that a format gives for the filled cells; NaN where it reads nothing."""
 
-    form: str
+    format: str
     values: Values
 
 
-class Spelling(NamedTuple):
-    """How a column of numbers or dates can be read.
+@dataclass(frozen=True)
+class CandidateFormats:
+    """The formats in which a column of numbers or dates can be read.
 
     Attributes:
-        cells: The filled ones.
-        ways: By the sign of decimals ("." or ","), or by what a date begins with ("day", "month" or "year").
-        own: The way that the cells settle: what others read they do not; "" if there is none.
-        hint: The way that is likelier by the cells alone; "" if none is.
+        cells: The filled cells.
+        readings: By the decimal sign ("." or ","), or by what a date begins with ("day", "month" or "year").
+        settled: The reading that the cells themselves settle, since it alone reads some of them; "" if there is none.
+        likelier: The reading that is likelier by the cells alone; "" if none is.
+        parse: Reads an array of texts in a format.
+        rivals: The formats that a format may be mistaken for.
     """
 
-    cells: pd.Series
-    ways: dict[str, Way]
-    own: str
-    hint: str = ""
+    cells: RawColumn
+    readings: dict[str, Reading]
+    settled: str
+    parse: Callable[[np.ndarray, str], Values]
+    rivals: Callable[[str], list[str]]
+    likelier: str = ""
 
-    @property
-    def doubtful(self) -> bool:
-        """Whether the ways differ in what they read, and the cells do not settle it."""
-        return not self.own and bool(self.differing.any())
-
-    @property
+    @cached_property
     def differing(self) -> np.ndarray:
-        """Which cells the ways read as different values."""
-        first, *others = (way.values for way in self.ways.values())
+        """Which cells the readings give different values."""
+        first, *others = (reading.values for reading in self.readings.values())
         unlike = [(first != other) & ~np.isnan(first) & ~np.isnan(other) for other in others]
         return np.any(unlike, axis=0) if unlike else np.zeros(len(first), dtype=bool)
 
+    @cached_property
+    def ambiguous(self) -> bool:
+        """Whether the readings differ, and the cells do not settle it."""
+        return not self.settled and bool(self.differing.any())
+
     def evidence(self) -> tuple[float, str]:
-        """The share of the cells that are read in the column's own way alone, and one of them; 0.0 if there is none."""
-        form = self.ways[self.own].form if self.own else ""
-        for cells in (_sample(self.cells), self.cells) if self.own else ():
-            read = written_days if "%d" in form else written_numbers
-            others = [np.isnan(read(cells, other)) for other in _others(form)]
-            clear = ~np.isnan(read(cells, form)) & np.all(others, axis=0)
+        """Return the share of the cells that only the settled reading reads, and one of them; 0.0 if there is none.
+
+        The share is that of a sample, or of all cells if the sample has none.
+        """
+        if not self.settled:
+            return 0.0, ""
+        number_format, values = self.readings[self.settled]
+        texts = self.cells.texts
+        for places in (random_places(len(texts), SAMPLE), np.arange(len(texts))):
+            others = [np.isnan(self.parse(texts[places], rival)) for rival in self.rivals(number_format)]
+            clear = ~np.isnan(values[places]) & np.all(others, axis=0)
             if clear.any():
-                return float(clear.mean()), str(cells[clear].iloc[0])
+                return float(clear.mean()), str(texts[places][clear][0])
         return 0.0, ""
 
-    def values(self, way: str) -> Values:
-        return self.ways[way].values
-
     def longest(self, which: np.ndarray) -> int:
-        """The place of the longest of some cells, to show it."""
+        """Return the place of the longest of some cells, to show it."""
         places = np.flatnonzero(which)
-        return int(places[int(self.cells.iloc[places].str.len().argmax())])
+        return int(places[int(np.argmax([len(text) for text in self.cells.texts[places]]))])
 
-    def read_as(self, way: str, at: int) -> str:
-        """For the user, of a number."""
-        return f"{self.cells.iloc[at]!r} is read as the number {self.values(way)[at]:.15g}"
-
-
-def written_numbers(column: pd.Series, form: str, far: float = np.nan) -> Values:
-    """Numbers in a form; "" is the plain one. Nan where a cell is not written so, ``far`` where it is infinite."""
-    import pandas as pd
-
-    if not form or pd.api.types.is_numeric_dtype(column):
-        return numbers(column, far)
-    read = _reader(form)
-    values = np.array([np.nan if cell is None else read(cell) for cell in texts(column)], dtype=np.float64)
-    return np.where(np.abs(values) > LARGEST, np.copysign(far, values), values)
+    def in_words(self, name: str, place: int) -> str:
+        """Say how a reading takes a cell."""
+        return f"{self.cells.texts[place]!r} is read as the number {self.readings[name].values[place]:.15g}"
 
 
-def written_days(column: pd.Series, form: str) -> Values:
-    """Dates in a form as days since 1970; "" is ISO 8601. Nan where a cell is not written so."""
-    return days(column, form or "ISO8601")
+def detect_number_formats(column: RawColumn) -> CandidateFormats | None:
+    """Find the formats in which a column of texts reads as numbers.
 
+    Args:
+        column: The column; of columns that are no texts, none is found.
 
-def number_spelling(column: pd.Series) -> Spelling | None:
-    """How a column of texts reads as numbers with decimal points and with decimal commas; None if it does not."""
-    cells = _filled(column)
-    unit = _unit(_sample(cells))
+    Returns:
+        One format at most with decimal points and one with decimal commas; None if no format reads the column.
+    """
+    cells = column.filled()
+    texts = cells.texts
+    sample = texts[random_places(len(texts), SAMPLE)]
+    unit = _unit_sign(sample)
     if unit is None:
         return None
-    ways: dict[str, Way] = {}
+    readings: dict[str, Reading] = {}
     for sign in (".", ","):
-        forms = [""] * (sign == "." and not unit) + [marks + unit for marks in MARKS if marks[0] == sign]
-        found = _best(cells, forms, written_numbers)
-        if found is not None:
-            ways[sign] = found
-        if found is not None and not found.form and _is_whole(cells, found.values):
-            ways[","] = Way(",.", found.values)  # without a mark both read the same: no need to
+        formats = [""] * (sign == "." and not unit) + [marks + unit for marks in MARKS if marks[0] == sign]
+        reading = best_reading(texts, formats, _reads_half(sample), cells.numbers)
+        if reading is not None:
+            readings[sign] = reading
+        if reading is not None and not reading.format and _is_whole(texts, reading.values):
+            readings[","] = Reading(",.", reading.values)  # without a mark both read the same: no need to
             break
-    if not ways:
+    if not readings:
         return None
-    spelling = Spelling(cells, ways, _settled(ways))
-    if spelling.doubtful and unit and unit in MONEY:  # 1,234: money has no three decimals
-        return spelling._replace(hint=max(ways, key=lambda sign: float(np.nansum(np.abs(ways[sign].values)))))
-    return spelling
+    likelier = ""
+    candidates = CandidateFormats(cells, readings, settled_reading(readings), parse_numbers, _rivals)
+    if candidates.ambiguous and unit and unit in MONEY:  # 1,234: money has no three decimals
+        likelier = max(readings, key=lambda sign: float(np.nansum(np.abs(readings[sign].values))))
+    return CandidateFormats(cells, readings, candidates.settled, parse_numbers, _rivals, likelier)
 
 
-def date_spelling(column: pd.Series) -> Spelling | None:
-    """How a column of texts reads as dates that are not ISO 8601, by what they begin with; None if it does not."""
-    cells = _filled(column)
-    if not len(cells) or _sample(cells).str.match(r"\w+(?:[-/.]|\s+)\w+(?:[-/.,]|\s)").mean() < 0.5:
-        return None  # no three parts: it is quicker not to try all forms
-    forms: dict[str, list[str]] = {}
-    for form in (day + time for day in DAYS for time in TIMES):
-        forms.setdefault(FIRST[form[1]], []).append(form)
-    found = {first: _best(cells, group, written_days) for first, group in forms.items()}
-    ways = {first: way for first, way in found.items() if way is not None}
-    return Spelling(cells, ways, _settled(ways)) if ways else None
+def best_reading(
+    texts: np.ndarray, formats: list[str], is_plausible: Callable[[str], bool], read: Callable[[str], Values]
+) -> Reading | None:
+    """Find the format that reads most cells, the first of several.
 
+    Args:
+        texts: The filled cells.
+        formats: The formats to try.
+        is_plausible: Whether a format is worth trying on all cells.
+        read: Gives the values of all cells in a format, NaN where a cell is not written so.
 
-def spread(count: int, most: int) -> np.ndarray:
-    """Places of some out of so many: all, or ``most`` drawn at random, since what is wrong may come regularly."""
-    return np.arange(count) if count <= most else np.unique(np.random.default_rng(0).integers(0, count, most))
-
-
-def leading_zeros(column: pd.Series) -> str | None:
-    """A cell such as 00123, by which a column of texts holds codes; None if there is none."""
-    coded = _filled(column)
-    coded = coded[coded.str.fullmatch(r"0\d+")]
-    return str(coded.iloc[0]) if len(coded) else None
-
-
-def unit_of(column: pd.Series) -> str:
-    """For the user, of a column whose cells are numbers with the same unit, such as 5.4 kg; "" of another."""
-    cells = _filled(column)
-    parts = cells.str.extract(UNIT)[0] if len(cells) else cells
-    counts = parts.value_counts()
-    if not len(counts) or counts.iloc[0] < max(2, READABLE * len(cells)):
-        return ""
-    unit, sample = counts.index[0], cells[parts == counts.index[0]].iloc[0]
-    return f"{sample!r} looks like a number with a unit: write the cells without {unit!r} to have it read as one"
-
-
-def spelt_out(form: str) -> str:
-    """A date's form for people.
-
-    >>> spelt_out("%d/%m/%Y %H:%M")
-    'day/month/year hour:minute'
+    Returns:
+        The reading, or None if no format reads nine tenths of the cells.
     """
-    words = {"d": "day", "m": "month", "b": "month", "B": "month", "Y": "year", "y": "year", "p": "am/pm"}
-    words |= {"H": "hour", "I": "hour", "M": "minute", "S": "second"}
-    return re.sub("%(.)", lambda match: words[match[1]], form)
-
-
-def _filled(column: pd.Series) -> pd.Series:
-    """The filled cells of a column of texts; none of another column."""
-    import pandas as pd
-
-    if not (pd.api.types.is_object_dtype(column) or pd.api.types.is_string_dtype(column)):
-        return texts(column[:0])
-    cells = texts(column)
-    return cells[cells.notna().to_numpy() & ~is_empty(column)]
-
-
-def _sample(cells: pd.Series) -> pd.Series:
-    return cells.iloc[spread(len(cells), SAMPLE)]
-
-
-def _unit(cells: pd.Series) -> str | None:
-    """The sign of the unit that most cells with digits have, "" if none; None if it is several or no cell has."""
-    found = Counter("".join(sign for sign in cell if sign in MONEY + "%") for cell in cells if re.search(r"\d", cell))
-    unit = found.most_common(1)[0][0] if found else None
-    return unit if unit is not None and len(unit) <= 1 else None
-
-
-def _best(cells: pd.Series, forms: list[str], read: Callable[[pd.Series, str], Values]) -> Way | None:
-    """The form that reads most cells, the first of several; None if none reads enough."""
     best, most = None, 0
-    for form in forms:
-        if np.isnan(read(_sample(cells), form)).mean() > 0.5:
+    for cell_format in formats:
+        if not is_plausible(cell_format):
             continue
-        values = read(cells, form)
-        count = int((~np.isnan(values)).sum())
+        values = read(cell_format)
+        unread = np.isnan(values)
+        count = len(values) - int(unread.sum())
         if count > most:
-            best, most = Way(form, values), count
-        if not cells[np.isnan(values)].str.contains(r"\d").any():  # what is left no form reads
+            best, most = Reading(cell_format, values), count
+        if not any(DIGIT.search(text) for text in texts[unread]):  # what is left no format reads
             break
-    return best if most >= READABLE * len(cells) else None
+    return best if most >= READABLE * len(texts) else None
 
 
-def _others(form: str) -> list[str]:
-    """Forms that differ in the sign of decimals, or in whether day or month comes first."""
-    if "%d" in form:
-        return [form.translate(str.maketrans("dm", "md"))] if "%m" in form else []
-    sign = form[:1] or "."
-    return [""] * (sign == "," and len(form) == 2) + [marks + form[2:] for marks in MARKS if marks[0] != sign]
+def settled_reading(readings: dict[str, Reading]) -> str:
+    """Return the reading that the cells settle, "" if none.
 
-
-def _is_whole(cells: pd.Series, values: Values) -> bool:
-    """Whether all cells are plain numbers without a mark."""
-    return not np.isnan(values).any() and not cells.str.contains(".", regex=False).any()
-
-
-def _settled(ways: dict[str, Way]) -> str:
-    """The way by which cells are read that others do not read, nine times as many as the other way round; or ""."""
-    there = {name: ~np.isnan(way.values) for name, way in ways.items()}
-    first = max(there, key=lambda name: int(there[name].sum()))
-    for other in there.keys() - {first}:
-        only, others_only = int((there[first] & ~there[other]).sum()), int((there[other] & ~there[first]).sum())
-        if not only or only < READABLE * (only + others_only):
+    It is the one that reads cells which the others do not read, nine times as many as the other way round.
+    """
+    readable = {name: ~np.isnan(reading.values) for name, reading in readings.items()}
+    first = max(readable, key=lambda name: int(readable[name].sum()))
+    for other in readable.keys() - {first}:
+        only_first = int((readable[first] & ~readable[other]).sum())
+        only_other = int((readable[other] & ~readable[first]).sum())
+        if not only_first or only_first < READABLE * (only_first + only_other):
             return ""
     return first
 
 
-def _reader(form: str) -> Callable[[str], float]:
-    """Reads one cell; nan where it is not of the form."""
-    decimal, thousands, unit = re.escape(form[0]), re.escape(form[1]), re.escape(form[2:])
-    grouped = rf"[1-9]\d{{0,2}}(?:{thousands}\d{{3}})+(?:{decimal}\d*)?"
-    digits = rf"{grouped}|(?:\d+(?:{decimal}\d*)?|{decimal}\d+)(?:[eE][+-]?\d{{1,3}})?"
-    pattern = re.compile(rf"([+-]?) ?({unit})? ?([+-]?)({digits}) ?({unit})?")
+def unit_note(column: RawColumn) -> str:
+    """Say what to do with cells that are numbers with the same unit, such as 5.4 kg; "" of another column."""
+    texts = column.filled().texts
+    matches = [UNIT.fullmatch(text) for text in texts]
+    units = [match[1] if match else None for match in matches]
+    counts = Counter(unit for unit in units if unit is not None)
+    unit, count = counts.most_common(1)[0] if counts else ("", 0)
+    if count < max(2, READABLE * len(texts)):
+        return ""
+    sample = texts[units.index(unit)]
+    return f"{sample!r} looks like a number with a unit: write the cells without {unit!r} to have it read as one"
 
-    def read(cell: str) -> float:
-        if cell.lower().lstrip("+-") in ("inf", "infinity"):
-            return -np.inf if cell.startswith("-") else np.inf
-        match = pattern.fullmatch(cell.replace("\u2212", "-").replace("\u00a0", " ").replace("\u202f", " "))
-        if match is None or (match[1] and match[3]) or bool(match[2]) + bool(match[5]) != bool(unit):
-            return np.nan
-        value = float(match[4].replace(form[1], "").replace(form[0], "."))
-        return -value if "-" in (match[1], match[3]) else value
 
-    return read
+def _unit_sign(texts: np.ndarray) -> str | None:
+    """Return the unit sign that most cells with digits have, "" if none; None if there are several or no digits."""
+    signs = Counter("".join(sign for sign in text if sign in UNIT_SIGNS) for text in texts if DIGIT.search(text))
+    sign = signs.most_common(1)[0][0] if signs else None
+    return sign if sign is not None and len(sign) <= 1 else None
+
+
+def _reads_half(sample: np.ndarray) -> Callable[[str], bool]:
+    """Return whether a format reads half of a sample; plain numbers are read quickly enough without."""
+    return lambda number_format: (
+        not number_format or float(np.isnan(parse_numbers(sample, number_format)).mean()) <= 0.5
+    )
+
+
+def _rivals(number_format: str) -> list[str]:
+    """Return the formats with the other decimal sign."""
+    sign = number_format[:1] or "."
+    plain = [""] * (sign == "," and len(number_format) == 2)
+    return plain + [marks + number_format[2:] for marks in MARKS if marks[0] != sign]
+
+
+def _is_whole(texts: np.ndarray, values: Values) -> bool:
+    """Return whether all cells are plain numbers without a mark."""
+    return not np.isnan(values).any() and not any("." in text for text in texts)

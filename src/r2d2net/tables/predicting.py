@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import IO
 
 from r2d2net.errors import DataError, ParameterError
-from r2d2net.tables.column_kinds import Counts
+from r2d2net.tables.column_encoders import Counts
 from r2d2net.tables.columns import chosen, ignored, notes_of
 from r2d2net.tables.file_reader import encoding_note, read_blocks
 from r2d2net.tables.prediction_columns import names_of, prediction_columns

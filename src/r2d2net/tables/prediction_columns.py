@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from r2d2net.prediction import Classification, Prediction, Regression
-from r2d2net.tables.cells import Values
+from r2d2net.tables.cell_parsing import Values
 from r2d2net.tables.novelty import is_unlike
 from r2d2net.tables.task import Task
 

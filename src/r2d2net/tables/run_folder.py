@@ -22,8 +22,8 @@ from r2d2net.estimators.base import BayesianPerceptron
 from r2d2net.files import make_folder
 from r2d2net.prediction import Prediction
 from r2d2net.tables import novelty
-from r2d2net.tables.cells import Values
-from r2d2net.tables.column_kinds import Encoded
+from r2d2net.tables.cell_parsing import Values
+from r2d2net.tables.column_encoders import Encoded
 from r2d2net.tables.columns import Columns
 from r2d2net.tables.novelty import Novelty
 from r2d2net.tables.settings import Settings

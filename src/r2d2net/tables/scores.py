@@ -11,7 +11,7 @@ import torch
 
 from r2d2net.metrics import accuracy, brier, ece, macro_auroc, rmse
 from r2d2net.prediction import Classification, Prediction, Regression
-from r2d2net.tables.cells import Values
+from r2d2net.tables.cell_parsing import Values
 from r2d2net.tables.task import Task
 
 LEVELS = tuple(round(0.05 * k, 2) for k in range(1, 20))  # of the calibration curve

@@ -7,6 +7,7 @@ or 1, 2, ... up to ten of them; all other numbers are regression.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -14,10 +15,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from r2d2net.errors import CheckpointError, DataError, require
-from r2d2net.tables.cells import LARGEST, NOTHING, READABLE, alike, codes, is_empty, numbers, places
-from r2d2net.tables.conventions import SECONDS, UNKNOWN, Convention, Form, is_duration, is_iso, number_form
+from r2d2net.tables.cell_parsing import LARGEST, MISSING_WORDS, parse_numbers
+from r2d2net.tables.date_formats import detect_date_formats
 from r2d2net.tables.file_reader import shown
-from r2d2net.tables.number_formats import date_spelling, unit_of, written_numbers
+from r2d2net.tables.format_rules import DURATIONS_NOTE, NO_RULES, ColumnFormat, FormatRules, choose_number_format
+from r2d2net.tables.number_formats import unit_note
+from r2d2net.tables.raw_columns import READABLE, RawColumn, level_places, merge_truth_values
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -51,18 +54,27 @@ class Task:
     def is_regression(self) -> bool:
         return self.kind == "regression"
 
-    def read(self, column: pd.Series) -> np.ndarray:
-        """Targets as float64, nan where there is none; class numbers for classes, -1 for a class unknown here."""
+    def read(self, column: pd.Series | RawColumn) -> np.ndarray:
+        """Read targets.
+
+        Args:
+            column: The column of the target.
+
+        Returns:
+            Numbers, or for classes their places in `classes`, -1 for a class unknown here; NaN where there is none.
+        """
+        cells = RawColumn.of(column)
         if self.is_regression:
-            return written_numbers(column, self.form)
-        cells = codes(column)
-        found = places(cells, self.classes).astype(np.float64)
-        strange = (found < 0) & cells.notna().to_numpy()
+            return cells.numbers(self.form)
+        codes = cells.codes
+        missing = np.array([code is None for code in codes], dtype=bool)
+        labels = level_places(codes, self.classes).astype(np.float64)
+        strange = (labels < 0) & ~missing
         if strange.any():
-            places_of = {key: place for place, key in enumerate(_keys(self.classes, self.form))}
-            found[strange] = [places_of.get(key, -1) for key in _keys(cells[strange], self.form)]
-        found[cells.isna().to_numpy() | (is_empty(column) & (found < 0))] = np.nan  # NA, unless it is a class
-        return found
+            labels_by_key = {key: label for label, key in enumerate(_keys(self.classes, self.form))}
+            labels[strange] = [labels_by_key.get(key, -1) for key in _keys(codes[strange], self.form)]
+        labels[missing | (cells.empty & (labels < 0))] = np.nan  # NA, unless it is a class
+        return labels
 
     def plain(self) -> dict[str, Any]:
         """For JSON."""
@@ -81,84 +93,104 @@ class Task:
         return task
 
 
-def detect_task(column: pd.Series, target: str, told: str = "auto", convention: Convention = UNKNOWN) -> Task:
-    """The task that a target's filled cells ask for, or the one that the user told."""
+def detect_task(column: pd.Series | RawColumn, target: str, told: str = "auto", rules: FormatRules = NO_RULES) -> Task:
+    """Find the task that a target's filled cells ask for, or take the one that the user told.
+
+    Args:
+        column: The column of the target.
+        target: Its name.
+        told: One of `TASKS`.
+        rules: How ambiguous numbers and dates are read.
+
+    Returns:
+        The task.
+
+    Raises:
+        DataError: The cells do not suit the task, or no task.
+    """
     require(told in TASKS, "task", told, f"use one of {', '.join(TASKS)}")
-    cells = alike(codes(column))
-    form = number_form(column, convention.decimal) or Form("", "", SECONDS if is_duration(column) else "")
-    values = written_numbers(column, form.form)
-    filled = int(cells.notna().sum())
+    cells = RawColumn.of(column)
+    texts = merge_truth_values(cells.codes)
+    detected = choose_number_format(cells, rules.decimal)
+    detected = detected or ColumnFormat("", note=DURATIONS_NOTE if cells.is_duration else "")
+    values = cells.numbers(detected.format)
+    filled = sum(text is not None for text in texts)
     if filled == 0:
         raise DataError(f"--target {target} is empty: choose a column with values")
     readable = values[~np.isnan(values)]
-    is_number = 0 < len(readable) >= READABLE * int((~is_empty(column)).sum())
+    is_number = 0 < len(readable) >= READABLE * int((~cells.empty).sum())
     if told in ("auto", "regression") and not is_number:
-        _require_no_giants(target, column)
-    kind = told
-    if told in ("auto", "regression") and not is_number and (is_iso(column) or date_spelling(column) is not None):
-        sample = cells[~is_empty(column)].iloc[0]
-        fix = "write them as numbers, such as days since the first, or take each as a class by --task multiclass"
-        raise DataError(f"--target {target} has dates such as {sample!r}: {fix}")
-    levels = cells
+        _require_no_giants(target, cells)
+        _require_no_dates(target, cells, texts)
+    levels = texts
     if is_number:
-        levels = cells.mask(is_empty(column), None)
+        levels = texts.copy()
+        levels[cells.empty] = None
         if len(np.unique(readable)) <= MOST_CLASSES:
-            levels = _same_numbers(levels, form.form)
+            levels = _same_numbers(levels, detected.format)
+    kind = told
     if told == "auto":
-        distinct = levels[~np.isnan(values)].nunique() if is_number else cells.nunique()
+        distinct = len({level for level in (levels[~np.isnan(values)] if is_number else texts) if level is not None})
         classes = distinct == 2 or not is_number or _numbered(readable)
         kind = ("binary" if distinct == 2 else "multiclass") if classes else "regression"
     if kind == "regression":
-        task = _regression(target, column, readable, filled, is_number)
-        return replace(task, form=form.form, said=form.said)
-    task = _classification(target, kind, levels, told, is_number, unit_of(column))
-    words = [level for level in task.classes if level.lower() in NOTHING]
-    said = [
+        task = _regression(target, cells, readable, filled, is_number)
+        return replace(task, form=detected.format, said=detected.note)
+    task = _classification(target, kind, levels, told, is_number, unit_note(cells))
+    words = [level for level in task.classes if level.lower() in MISSING_WORDS]
+    notes = [
         f"{shown(group)} are classes of their own: write them alike if they are one" for group in _near(task.classes)
     ]
     if words:
-        said.insert(0, f"{shown(words)} is taken as a class: leave its cells empty if it means that there is none")
+        notes.insert(0, f"{shown(words)} is taken as a class: leave its cells empty if it means that there is none")
     if told == "auto":
-        said.append(unit_of(column))
-    return replace(task, form=form.form if is_number else "", said="; ".join(filter(None, said)))
+        notes.append(unit_note(cells))
+    return replace(task, form=detected.format if is_number else "", said="; ".join(filter(None, notes)))
 
 
-def _require_no_giants(target: str, column: pd.Series) -> None:
+def _require_no_giants(target: str, column: RawColumn) -> None:
     """Refuse numbers that are too large to be read as such, lest they be taken for classes."""
-    values = numbers(column, far=np.inf)
-    if np.isinf(values).any() and int((~np.isnan(values)).sum()) >= READABLE * int((~is_empty(column)).sum()):
+    values = column.numbers(keep_infinite=True)
+    if np.isinf(values).any() and int((~np.isnan(values)).sum()) >= READABLE * int((~column.empty).sum()):
         raise DataError(
             f"--target {target} has values beyond {LARGEST:g}: rescale it to between {LEAST:g} and {MOST:g}"
         )
 
 
-def _same_numbers(cells: pd.Series, form: str) -> pd.Series:
-    """Texts with one spelling for each number, the most frequent one: 1.5 and 1.50 are one class."""
-    counts = cells.value_counts()
-    found = sorted(counts.index, key=lambda text: (-counts[text], len(text), text))
+def _require_no_dates(target: str, column: RawColumn, texts: np.ndarray) -> None:
+    """Refuse dates, lest each be taken for a class."""
+    if column.holds_iso_dates() or detect_date_formats(column) is not None:
+        fix = "write them as numbers, such as days since the first, or take each as a class by --task multiclass"
+        raise DataError(f"--target {target} has dates such as {texts[~column.empty][0]!r}: {fix}")
+
+
+def _same_numbers(texts: np.ndarray, number_format: str) -> np.ndarray:
+    """Write each number in its most frequent spelling: 1.5 and 1.50 are one class."""
+    counts = Counter(text for text in texts if text is not None)
+    by_frequency = sorted(counts, key=lambda text: (-counts[text], len(text), text))
     spelling: dict[Any, str] = {}
-    return cells.map(
-        {text: spelling.setdefault(key, text) for text, key in zip(found, _keys(found, form), strict=True)}
-    )
+    keys = _keys(by_frequency, number_format)
+    written = {text: spelling.setdefault(key, text) for text, key in zip(by_frequency, keys, strict=True)}
+    same = texts.copy()
+    same[:] = [None if text is None else written[text] for text in texts]
+    return same
 
 
-def _keys(cells: Iterable[str], form: str) -> list[Any]:
-    """What texts are told apart by: whole numbers by all their digits, others by value, and words and 007 as texts."""
-    import pandas as pd
-
-    texts = pd.Series(list(cells), dtype=object)
-    values = written_numbers(texts, form)
+def _keys(texts: Iterable[str], number_format: str) -> list[Any]:
+    """Return what texts are told apart by: whole numbers by all digits, others by value, and words and 007 as texts."""
+    cells = np.array([*texts, None], dtype=object)[:-1]
+    values = parse_numbers(cells, number_format)
     return [
-        int(text) if re.fullmatch(WHOLE, text) else text if np.isnan(value) or CODE.match(text) else float(value)
-        for text, value in zip(texts, values, strict=True)
+        int(text) if re.fullmatch(WHOLE, text) else text if not np.isfinite(value) or CODE.match(text) else float(value)
+        for text, value in zip(cells, values, strict=True)
     ]
 
 
 def _near(classes: tuple[str, ...]) -> list[list[str]]:
     """Classes that differ only in case or blanks."""
     groups: dict[str, list[str]] = {}
-    for one in classes:
-        groups.setdefault("".join(one.casefold().split()), []).append(one)
+    for level in classes:
+        groups.setdefault("".join(level.casefold().split()), []).append(level)
     return [group for group in groups.values() if len(group) > 1]
 
 
@@ -168,9 +200,9 @@ def _numbered(values: np.ndarray) -> bool:
     return 2 < len(distinct) <= MOST_NUMBERED and distinct[0] in (0, 1) and bool((np.diff(distinct) == 1).all())
 
 
-def _regression(target: str, column: pd.Series, readable: np.ndarray, filled: int, is_number: bool) -> Task:
+def _regression(target: str, column: RawColumn, readable: np.ndarray, filled: int, is_number: bool) -> Task:
     if not is_number:
-        sample = next(str(cell) for cell in column[column.notna()] if np.isnan(numbers(column[column == cell])[0]))
+        sample = next(text for text in column.texts[np.isnan(column.numbers())] if text is not None)
         share = f"only {len(readable)} of {filled} values are numbers, {sample[:40]!r} is not"
         raise DataError(f"--task regression: {share}: choose another --target or task")
     if len(np.unique(readable)) < 2:
@@ -178,10 +210,10 @@ def _regression(target: str, column: pd.Series, readable: np.ndarray, filled: in
     return Task(target, "regression")
 
 
-def _classification(target: str, kind: str, cells: pd.Series, told: str, is_number: bool, unit: str) -> Task:
-    counts = cells.value_counts()
+def _classification(target: str, kind: str, texts: np.ndarray, told: str, is_number: bool, unit: str) -> Task:
+    counts = Counter(text for text in texts if text is not None)
     if len(counts) < 2:
-        raise DataError(f"--target {target} has one value, {counts.index[0]!r}: there is nothing to learn")
+        raise DataError(f"--target {target} has one value, {next(iter(counts))!r}: there is nothing to learn")
     if kind == "binary" and len(counts) > 2:
         raise DataError(f"--task binary: {target} has {len(counts)} classes: use multiclass")
     if len(counts) > MOST_CLASSES:
@@ -189,7 +221,7 @@ def _classification(target: str, kind: str, cells: pd.Series, told: str, is_numb
         if told == "auto":
             hint = f"{unit}, or choose another target" if unit else "choose another target"
         raise DataError(f"--target {target} has {len(counts)} different values, {MOST_CLASSES} classes at most: {hint}")
-    rare = sorted(level for level in counts.index if counts[level] < 2)
+    rare = sorted(level for level, count in counts.items() if count < 2)
     if rare and is_number and told == "auto":
         few = f"{kind} was detected, {len(counts)} classes by their numbers, and {shown(rare)} has one row"
         if len(rare) > 1:
@@ -198,7 +230,7 @@ def _classification(target: str, kind: str, cells: pd.Series, told: str, is_numb
         raise DataError(f"--target {target}: {few}: {fix}")
     if rare:
         raise DataError(f"--target {target} has one row of {shown(rare)}: give at least two rows a class")
-    return Task(target, kind, tuple(sorted(counts.index, key=_order)))
+    return Task(target, kind, tuple(sorted(counts, key=_order)))
 
 
 def _order(level: str) -> tuple[bool, float, str]:

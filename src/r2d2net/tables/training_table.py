@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from r2d2net.errors import DataError, ParameterError
-from r2d2net.tables.cells import Values
-from r2d2net.tables.column_kinds import Category, Counts, Encoded
+from r2d2net.tables.cell_parsing import Values
+from r2d2net.tables.column_detection import learn_inputs
+from r2d2net.tables.column_encoders import CategoryEncoder, Encoded
 from r2d2net.tables.column_names import FIX, are_data, meant
 from r2d2net.tables.columns import Columns, chosen, notes_of
-from r2d2net.tables.conventions import find_convention
 from r2d2net.tables.file_reader import encoding_note, read_table, separator_of, shown
-from r2d2net.tables.learning import learn_columns
+from r2d2net.tables.format_rules import detect_format_rules
+from r2d2net.tables.raw_columns import RawTable
 from r2d2net.tables.settings import Settings
 from r2d2net.tables.task import Task, detect_task
 from r2d2net.tables.wording import counted
@@ -54,9 +54,8 @@ class TrainingTable:
 
 def read_training_table(path: Path, settings: Settings) -> TrainingTable:
     """Read a file and make it ready; columns and fillings are learnt from training rows alone."""
-    table = read_table(path)
-    target = settings.target
-    names = [str(name) for name in table.columns]
+    table = RawTable(read_table(path))
+    target, names = settings.target, table.names
     if target not in names:
         if are_data(names):
             like = f"whose first line looks like data ({shown(names, 3)})"
@@ -67,9 +66,10 @@ def read_training_table(path: Path, settings: Settings) -> TrainingTable:
     if len(table) < LEAST_ROWS:
         raise DataError(f"{path} has {counted(len(table), 'row')}: give at least {LEAST_ROWS}")
     skip = chosen(settings.categorical, names, "categorical") + chosen(settings.ignore, names, "ignore")
-    convention = find_convention(table, separator_of(path), settings.decimal, settings.dates, skip)
-    task = detect_task(table[target], target, settings.task, convention)
-    y = task.read(table[target])
+    rules = detect_format_rules(table, separator_of(path), settings.decimal, settings.dates, skip)
+    column = table[target]
+    task = detect_task(column, target, settings.task, rules)
+    y = task.read(column)
     there = ~np.isnan(y)
     if int(there.sum()) < LEAST_ROWS:
         raise DataError(f"{path} has {counted(int(there.sum()), 'row')} with a target: give at least {LEAST_ROWS}")
@@ -80,26 +80,33 @@ def read_training_table(path: Path, settings: Settings) -> TrainingTable:
         notes.append(f"target {target}: {task.said}")
     if not there.all():
         notes.append(f"{counted(int((~there).sum()), 'row')} without a readable {target} left out")
-    table, y = table[there], y[there]
+    rows, y = np.flatnonzero(there), y[there]
     classes = not task.is_regression
     is_test = held_out(y, round(settings.test * len(y)), settings.seed, by_class=classes, stay=2)
-    columns = learn_columns(table[~is_test], target, settings.categorical, settings.ignore, settings.keep, convention)
-    settings.require_size(sum(len(one.inputs) for one in columns.used), max(1, len(task.classes)))
-    counts: Counts = Counter()
-    train, test = columns.encode(table[~is_test], counts), columns.encode(table[is_test], counts)
+    columns, encoded, counts = learn_inputs(
+        table,
+        target,
+        settings.categorical,
+        settings.ignore,
+        settings.keep,
+        rules,
+        rows=rows,
+        training=rows[~is_test],
+    )
+    settings.require_size(encoded.x.shape[1], max(1, len(task.classes)))
+    x, test = encoded.x[~is_test], encoded.take(is_test)
     notes += [f"column {name} left out: {why}" for name, why in columns.left_out.items() if why != "as told"]
     notes += [f"column {name}: {how}" for name, how in columns.read_as.items()]
     share = settings.validation / (1 - settings.test) if settings.validation else None
     held = None
     if share and classes:
-        count = max(1, round(share * len(train.x)))
+        count = max(1, round(share * len(x)))
         held = held_out(y[~is_test], count, settings.seed, by_class=True, stay=1)
-    rows = table.index.to_numpy()[is_test]
     notes += notes_of(counts)
-    levels = [one.name for one in columns.used if isinstance(one, Category) and one.missing]
+    levels = [column.name for column in columns.used if isinstance(column, CategoryEncoder) and column.missing]
     if levels:
         notes.append(f"missing cells are a level of their own in {shown(levels)}")
-    return TrainingTable(task, columns, train.x, y[~is_test], test, rows, y[is_test], share, held, tuple(notes))
+    return TrainingTable(task, columns, x, y[~is_test], test, rows[is_test], y[is_test], share, held, tuple(notes))
 
 
 def held_out(y: Values, count: int, seed: int, *, by_class: bool, stay: int) -> np.ndarray:

@@ -15,7 +15,7 @@ from r2d2net.model import BayesianModel
 from r2d2net.nets import mlp
 from r2d2net.priors import R2D2
 from r2d2net.registry import PRIORS
-from r2d2net.tables.cells import Values
+from r2d2net.tables.cell_parsing import Values
 from r2d2net.tables.settings import Settings
 from r2d2net.tables.task import LEAST, MOST, Task
 

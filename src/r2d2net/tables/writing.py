@@ -18,7 +18,7 @@ from typing import IO, TYPE_CHECKING, Any, Protocol
 
 from r2d2net.errors import ParameterError
 from r2d2net.files import is_stream, replace_when_written
-from r2d2net.tables.cells import short
+from r2d2net.tables.cell_parsing import number_text
 from r2d2net.tables.file_reader import PARQUET, is_parquet, require_parquet, stored_types
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ def copied(column: pd.Series) -> pd.Series:
     if pd.api.types.is_datetime64_any_dtype(column):
         cells = column.astype(str)
     elif pd.api.types.is_float_dtype(column):
-        texts = [short(value) for value in column.to_numpy()]
+        texts = [number_text(value) for value in column.to_numpy()]
         cells = [int(text) if text.lstrip("-").isdigit() else float(text) for text in texts]
     else:
         cells = [_plain(value) for value in column.tolist()]

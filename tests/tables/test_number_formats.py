@@ -6,13 +6,14 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from r2d2net.tables.conventions import UNKNOWN, date_form, find_convention, number_form
-from r2d2net.tables.learning import learn_columns
-from r2d2net.tables.number_formats import written_days, written_numbers
+from r2d2net.tables.format_rules import NO_RULES, choose_date_format, choose_number_format, detect_format_rules
+from r2d2net.tables.raw_columns import RawColumn
+from table_runs import learn_columns
 
 
 def texts(*cells):
-    return pd.Series(cells, dtype=object)
+    """A column of texts, as a CSV file is read."""
+    return RawColumn(pd.Series(cells, dtype=object))
 
 
 @pytest.mark.parametrize(
@@ -38,9 +39,9 @@ def texts(*cells):
 )
 def test_numbers(cells, values):
     column = texts(*cells)
-    found = number_form(column, UNKNOWN.decimal)
+    found = choose_number_format(column, NO_RULES.decimal)
     assert found.kind == "number"
-    np.testing.assert_array_equal(written_numbers(column, found.form), values)
+    np.testing.assert_array_equal(column.numbers(found.format), values)
 
 
 @pytest.mark.parametrize(
@@ -58,7 +59,7 @@ def test_numbers(cells, values):
     ],
 )
 def test_what_is_no_number_stays_text(cells):
-    assert number_form(texts(*cells), UNKNOWN.decimal) is None
+    assert choose_number_format(texts(*cells), NO_RULES.decimal) is None
 
 
 @pytest.mark.parametrize(
@@ -76,19 +77,19 @@ def test_what_is_no_number_stays_text(cells):
 )
 def test_dates(cells, dates):
     column = texts(*cells)
-    found = date_form(column, UNKNOWN.dates)
+    found = choose_date_format(column, NO_RULES.dates)
     assert found.kind == "date"
     expected = (np.array(dates, dtype="datetime64[m]") - np.datetime64(0, "m")) / np.timedelta64(1, "D")
-    np.testing.assert_allclose(written_days(column, found.form), expected)
+    np.testing.assert_allclose(column.days(found.format), expected)
 
 
 def test_day_or_month_is_not_guessed_and_forms_do_not_mix():
-    found = date_form(texts("01/02/2020", "03/04/2020"), UNKNOWN.dates)
+    found = choose_date_format(texts("01/02/2020", "03/04/2020"), NO_RULES.dates)
     assert found.kind == ""
     fix = "--dates day or --dates month reads it as a date"
-    assert found.said == f"'01/02/2020' may be day/month/year or month/day/year: {fix}"
-    assert date_form(texts("31/12/2020", "12/31/2020"), UNKNOWN.dates) is None
-    assert date_form(texts("x1", "y2"), UNKNOWN.dates) is None
+    assert found.note == f"'01/02/2020' may be day/month/year or month/day/year: {fix}"
+    assert choose_date_format(texts("31/12/2020", "12/31/2020"), NO_RULES.dates) is None
+    assert choose_date_format(texts("x1", "y2"), NO_RULES.dates) is None
 
 
 @pytest.mark.parametrize(
@@ -103,12 +104,16 @@ def test_day_or_month_is_not_guessed_and_forms_do_not_mix():
 def test_a_few_unreadable_cells_are_missing_wherever_they_stand(cells, kind):
     """As among plain numbers: up to a tenth of the filled cells."""
     column = texts(*["err", "n/a?", "see 2"], *cells * 15)
-    found = number_form(column, UNKNOWN.decimal) if kind == "number" else date_form(column, UNKNOWN.dates)
+    found = (
+        choose_number_format(column, NO_RULES.decimal)
+        if kind == "number"
+        else choose_date_format(column, NO_RULES.dates)
+    )
     assert found.kind == kind
-    values = (written_numbers if kind == "number" else written_days)(column, found.form)
+    values = (column.numbers if kind == "number" else column.days)(found.format)
     assert np.isnan(values).tolist() == [True] * 3 + [False] * len(cells) * 15
-    assert "err" not in found.said
-    table = pd.DataFrame({"y": column, "x": column})
+    assert "err" not in found.note
+    table = pd.DataFrame({"y": column.texts, "x": column.texts})
     (used,) = learn_columns(table, "y").used
     assert used.gaps
     assert used.encode(column, counts := Counter()).filled.sum() == 3
@@ -127,7 +132,7 @@ def test_columns_are_read_in_their_form_and_it_is_said():
         },
         dtype=object,
     )
-    columns = learn_columns(train, "y", convention=find_convention(train))
+    columns = learn_columns(train, "y", rules=detect_format_rules(train))
     assert [(one.name, one.kind) for one in columns.used] == [
         ("price", "number"),
         ("mostly", "number"),

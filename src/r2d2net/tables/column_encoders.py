@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from r2d2net.tables.cells import Values, codes, is_empty, places
-from r2d2net.tables.number_formats import written_days, written_numbers
+from r2d2net.tables.cell_parsing import Values
+from r2d2net.tables.raw_columns import RawColumn, level_places
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -33,9 +34,20 @@ class Encoded(NamedTuple):
     filled: np.ndarray
     strange: np.ndarray
 
+    def take(self, rows: np.ndarray) -> Encoded:
+        """Return some rows."""
+        return Encoded(self.x[rows], self.filled[rows], self.strange[rows])
+
+    @classmethod
+    def beside(cls, parts: Sequence[Encoded]) -> Encoded:
+        """Join the inputs of several columns."""
+        filled = np.sum([part.filled for part in parts], axis=0)
+        strange = np.any([part.strange for part in parts], axis=0)
+        return cls(np.hstack([part.x for part in parts]), filled, strange)
+
 
 @dataclass(frozen=True)
-class Number:
+class NumberEncoder:
     """A column of numbers or dates; ``low`` to ``high`` is the range of the training rows."""
 
     name: str
@@ -46,17 +58,18 @@ class Number:
     low: float
     high: float
     gaps: bool  # training rows had cells to fill in
-    form: str = ""  # how cells are written (see `spelling`)
+    form: str = ""  # the number or date format (see `cell_parsing`)
     unreadable: bool = False  # training rows had filled cells that could not be read
 
     @property
     def inputs(self) -> list[str]:
         return [self.name]
 
-    def encode(self, column: pd.Series, counts: Counts) -> Encoded:
-        date = self.kind == "date"
-        values = written_days(column, self.form) if date else written_numbers(column, self.form, far=np.inf)
-        lost, infinite, empty = ~np.isfinite(values), np.isinf(values), is_empty(column)
+    def encode(self, column: pd.Series | RawColumn, counts: Counts) -> Encoded:
+        """Standardise the cells, missing ones as the median; adds to ``counts`` what was not as it should be."""
+        cells = RawColumn.of(column)
+        values = cells.days(self.form) if self.kind == "date" else cells.numbers(self.form, keep_infinite=True)
+        lost, infinite, empty = ~np.isfinite(values), np.isinf(values), cells.empty
         unreadable = lost & ~empty & ~infinite
         counts[self.name, "missing"] += int(empty.sum())
         counts[self.name, "infinite"] += int(infinite.sum())
@@ -68,7 +81,7 @@ class Number:
 
 
 @dataclass(frozen=True)
-class Category:
+class CategoryEncoder:
     """A column of levels, the most frequent first."""
 
     name: str
@@ -88,21 +101,23 @@ class Category:
     def gaps(self) -> bool:
         return self.missing
 
-    def encode(self, column: pd.Series, counts: Counts) -> Encoded:
-        cells = codes(column)
-        at = places(cells, self.levels)
-        empty = cells.isna().to_numpy()
-        unseen = (at < 0) & ~empty
+    def encode(self, column: pd.Series | RawColumn, counts: Counts) -> Encoded:
+        """Write a 1 for the level of each cell; adds to ``counts`` what was missing, rare or unseen."""
+        codes = RawColumn.of(column).codes
+        places = level_places(codes, self.levels)
+        empty = np.array([code is None for code in codes], dtype=bool)
+        unseen = (places < 0) & ~empty
         filled = empty & (not self.missing)
+        rare = set(self.rare)
         counts[self.name, "missing"] += int(filled.sum())
-        counts[self.name, "known"] += int((at >= 0).sum() + cells[unseen].isin(self.rare).sum())
+        counts[self.name, "known"] += int((places >= 0).sum()) + sum(code in rare for code in codes[unseen])
         counts[self.name, "rare" if self.other else "unseen"] += int(unseen.sum())
-        at = np.where(empty, len(self.levels) + self.other if self.missing else 0, at)
-        at = np.where(unseen, len(self.levels) if self.other else -1, at)
-        encoded = np.zeros((len(cells), len(self.inputs)))
-        rows = np.flatnonzero(at >= 0)
-        encoded[rows, at[rows]] = 1.0
+        places = np.where(empty, len(self.levels) + self.other if self.missing else 0, places)
+        places = np.where(unseen, len(self.levels) if self.other else -1, places)
+        encoded = np.zeros((len(codes), len(self.inputs)))
+        rows = np.flatnonzero(places >= 0)
+        encoded[rows, places[rows]] = 1.0
         return Encoded(encoded, filled.astype(np.int64), filled | (unseen & (not self.other)))
 
 
-Column = Number | Category
+ColumnEncoder = NumberEncoder | CategoryEncoder

@@ -6,11 +6,11 @@ import pytest
 
 from r2d2net.errors import ParameterError
 from r2d2net.tables.columns import Columns
-from r2d2net.tables.conventions import find_convention
-from r2d2net.tables.learning import learn_columns
+from r2d2net.tables.format_rules import detect_format_rules
 from r2d2net.tables.settings import Settings
 from r2d2net.tables.task import Task
 from r2d2net.tables.training_table import read_training_table
+from table_runs import learn_columns
 
 ROWS = 30
 SALES = [f"{2 + i}.{100 + i * 7}" for i in range(ROWS)]  # 2.100: two, or two thousand
@@ -30,7 +30,7 @@ def table(names):
 
 def learnt(names, separator=",", **told):
     rows = table(names).assign(y="0")
-    return learn_columns(rows, "y", convention=find_convention(rows, separator, **told))
+    return learn_columns(rows, "y", rules=detect_format_rules(rows, separator, **told))
 
 
 def read(names, separator=",", **told):
@@ -71,15 +71,15 @@ def test_the_sign_of_decimals_is_that_of_the_file(names, separator, told, value,
 
 def test_one_mistaken_cell_does_not_outweigh_a_column():
     rows = table("height n sales").assign(n=["3,75", *WHOLE[1:]])
-    assert find_convention(rows).decimal.way == "."
-    assert find_convention(rows.drop(columns="height")).decimal.way == ","
+    assert detect_format_rules(rows).decimal.reading == "."
+    assert detect_format_rules(rows.drop(columns="height")).decimal.reading == ","
 
 
 def test_columns_that_are_no_numbers_have_no_say():
-    assert find_convention(table("sales weight"), skip=["weight"]).decimal.way == ""
+    assert detect_format_rules(table("sales weight"), skip=["weight"]).decimal.reading == ""
     coded = table("sales weight")
     coded.loc[0, "weight"] = "007"
-    assert find_convention(coded).decimal.way == ""
+    assert detect_format_rules(coded).decimal.reading == ""
 
 
 @pytest.mark.parametrize(
