@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from r2d2net.cli import in_options
+from r2d2net.cli import COMMANDS
+from r2d2net.cli.error_lines import as_option, command_of
+from r2d2net.errors import Argument, ParameterError
 from r2d2net.paper.cli import Scales
 from r2d2net.paper.experiments import ARTEFACTS
 from r2d2net.paper.experiments.artefact import SCALES
@@ -94,9 +96,15 @@ def test_wrong_usage_points_to_the_help_of_the_command_used(arguments: list[str]
         (["fit", "x.csv", "--epochs", ""], "--epochs '' is no whole number: give one"),
         (["predict", "run", "x.csv", "--level", "0,9"], "--level 0,9 is no number: give one, with a decimal point"),
         (["demo", "--seed", "3", "--seed", "x"], "--seed x is no whole number: give one"),
-        (["demo", "--seed", "-1"], "--seed -1 is out of range: use a number "),
+        (["demo", "--seed", "-1"], "--seed -1 is out of range: use a number from 0 to 4294967295; see"),
         (["priors", "--format", "bmp"], "--format bmp is no choice: use one of png, svg"),
         (["data", "list", "--seed", "x"], "--seed x is no whole number: give one"),
+        (["reproduce", "simulation", "--replicates", "0"], "--replicates 0 is out of range: use a number from 1; see"),
+        (
+            ["reproduce", "simulation", "--scale", "big"],
+            "--scale big is no choice: use one of smoke, machine, paper; see",
+        ),
+        (["inspect", "run", "--inputs=0"], "--inputs 0 is out of range: use a number from 1; see"),
     ],
 )
 def test_a_wrong_value_is_named_with_its_option_and_the_fix(arguments: list[str], said: str) -> None:
@@ -162,11 +170,38 @@ def test_the_list_of_artefacts() -> None:
     assert [scale.value for scale in Scales] == list(SCALES)
 
 
-def test_the_library_s_keywords_become_options() -> None:
-    assert in_options("batch_size=10: HMC takes all rows") == "--batch-size 10: HMC takes all rows"
-    assert in_options("leave prior='auto' out, or (patience=3)") == "leave --prior auto out, or (--patience 3)"
-    for other in ("data/seed=3/x.csv is not there", "burn_in=0.5 of 1 transitions", "no column 'prior='"):
-        assert in_options(other) == other
+@pytest.mark.parametrize(
+    ("words", "error", "line"),
+    [
+        (
+            ["fit"],
+            ParameterError(": HMC takes all rows", argument="batch_size", value=10, fix="leave it out"),
+            "--batch-size 10: HMC takes all rows; leave it out",
+        ),
+        (
+            ["fit"],
+            ParameterError(("and (", Argument("patience", 3), ") differ"), argument="prior", value="auto"),
+            "--prior auto and (--patience 3) differ",
+        ),
+        (["fit"], ParameterError("is odd", argument="hidden", value=(50, 50)), "--hidden 50,50 is odd"),
+        (["fit"], ParameterError("is odd", argument="target", value=""), "--target '' is odd"),
+        (["fit"], ParameterError("is missing", argument="data"), "DATA is missing"),
+        (["fit"], ParameterError("there", fix=("give ", Argument("overwrite", True))), "there: give --overwrite"),
+        (["fit"], ParameterError("of 1 step", argument="burn_in", value=0.5), "burn_in=0.5 of 1 step"),
+        (["fit"], ParameterError("no column 'prior=1'"), "no column 'prior=1'"),
+        (["inspect"], ParameterError("is odd", argument="most", value=3), "--inputs 3 is odd"),
+        (["reproduce"], ParameterError("is odd", argument="scale", value="x"), "--scale x is odd"),
+        (["fit"], ParameterError("is odd", argument="scale", value="x"), "scale='x' is odd"),
+        (["data", "list"], ParameterError("is odd", argument="root", value=Path("a b")), "--root a b is odd"),
+        (["data"], ParameterError("is odd", argument="root", value=1), "root=1 is odd"),
+        ([], ParameterError("is odd", argument="root", value=1), "root=1 is odd"),
+    ],
+)  # fmt: skip
+def test_arguments_become_options_of_the_command_used(words: list[str], error: ParameterError, line: str) -> None:
+    assert error.render(as_option(command_of(COMMANDS, [*words, "x.csv", "--seed", "1"]))) == line
+
+
+def test_an_error_of_the_library_names_the_option_and_its_value() -> None:
     done = command("data", "list", "--root", "nowhere")
     assert (done.code, done.error) == (
         2,

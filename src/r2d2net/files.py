@@ -66,8 +66,8 @@ def make_folder(folder: Path, argument: str) -> None:
             pass
     except OSError as error:
         reason = error.strerror.lower() if error.strerror else str(error)
-        message = f"{argument} {folder} cannot be used ({reason}): give a folder that can be written"
-        raise ParameterError(message) from error
+        fix = "give a folder that can be written"
+        raise ParameterError(f"cannot be used ({reason})", argument=argument, value=folder, fix=fix) from error
 
 
 def write_json(path: Path, content: dict[str, Any]) -> None:

@@ -8,17 +8,15 @@ from __future__ import annotations
 
 import errno
 import os
-import re
 import sys
-from collections.abc import Iterator
-from itertools import chain, pairwise
 from typing import Annotated, Any, NoReturn
 
 import typer
 
 import r2d2net
 from r2d2net.cli import data_sets
-from r2d2net.cli.paper_commands import PaperCommand, add_paper_commands
+from r2d2net.cli.error_lines import as_option, command_of, usage_line
+from r2d2net.cli.paper_commands import add_paper_commands
 from r2d2net.errors import DivergenceError, Interrupted, R2D2NetError
 from r2d2net.tables import commands as table_commands
 
@@ -26,12 +24,6 @@ from r2d2net.tables import commands as table_commands
 UsageError: type[Any] = typer.BadParameter.__mro__[1]
 Abort: type[Any] = typer.Abort
 INTERRUPTED = 130  # how newer versions of typer report a KeyboardInterrupt
-FAULTS = (  # by what typer or click says of a value
-    ("not one of '(.*)'", "is no choice: use one of {}"),
-    ("integer", "is no whole number: give one"),
-    ("number|float", "is no number: give one, with a decimal point"),
-    ("(?:should be|in the range) (.*)", "is out of range: use a number {}"),
-)
 FULL = (errno.ENOSPC, errno.EDQUOT)
 
 app = typer.Typer(
@@ -64,17 +56,21 @@ COMMANDS: Any = typer.main.get_command(app)
 
 def main() -> None:
     """Entry point of the `r2d2net` command."""
+    words = sys.argv[1:] or ["--help"]
     try:
-        code = app(sys.argv[1:] or ["--help"], standalone_mode=False)
+        code = app(words, standalone_mode=False)
         sys.stdout.flush()
     except UsageError as error:
-        _fail(f"{_wrong_usage(error)}; see `{_path(error.ctx)} --help`", 2)
+        _fail(f"{usage_line(error, words)}; see `{_path(error.ctx)} --help`", 2)
     except BrokenPipeError:  # whoever reads our output has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
     except (R2D2NetError, OSError) as error:
         failed = isinstance(error, (DivergenceError, Interrupted)) or is_full(error)
-        _fail(in_options(str(error)), 1 if failed else 2)
+        message = (
+            error.render(as_option(command_of(COMMANDS, words))) if isinstance(error, R2D2NetError) else str(error)
+        )
+        _fail(message, 1 if failed else 2)
     except MemoryError:
         _fail("there is not enough memory: use fewer rows or draws, or a smaller network", 1)
     except (KeyboardInterrupt, Abort):
@@ -82,19 +78,6 @@ def main() -> None:
     if code == INTERRUPTED:
         _fail("interrupted", 1)
     sys.exit(code if isinstance(code, int) else 0)
-
-
-def _wrong_usage(error: Any) -> str:
-    """What is wrong with an argument: its name, the value and what to give; typer's own words for the rest."""
-    message = str(error.message).rstrip(".")
-    names = getattr(getattr(error, "param", None), "opts", [])
-    words = [word.split("=", 1) if word.startswith("--") else [word] for word in sys.argv[1:]]
-    given = [pair for pair in pairwise(chain.from_iterable(words)) if pair[0] in names]
-    for pattern, fault in FAULTS if given else ():
-        if found := re.search(pattern, message):
-            name, value = given[-1]
-            return f"{name} {value[:80] or repr('')} {fault.format(*found.groups()).replace(chr(39), '')}"
-    return str(error.format_message()).rstrip(".")
 
 
 def _path(context: Any) -> str:
@@ -105,27 +88,6 @@ def _path(context: Any) -> str:
 def is_full(error: BaseException | None) -> bool:
     """Whether a full disk is behind an error: no argument is wrong then."""
     return error is not None and (getattr(error, "errno", None) in FULL or is_full(error.__cause__))
-
-
-def in_options(message: str) -> str:
-    """A message of the library in the words of the command line: keywords of its functions as options.
-
-    >>> in_options("patience=3 needs validation data: give validation=0.1, say")
-    '--patience 3 needs validation data: give --validation 0.1, say'
-    """
-    options = {option.removeprefix("--").replace("-", "_"): option for option in _options(COMMANDS)}
-    # a word of its own, such as batch_size=10 or prior='auto', and no part of a path
-    keyword = re.compile(rf"(?<![^\s(])({'|'.join(options)})=('[^']*'|[^\s:;,)]+)")
-    return keyword.sub(lambda found: f"{options[found[1]]} {found[2].strip(chr(39))}", message)
-
-
-def _options(command: Any) -> Iterator[str]:
-    """The long options of a command and of those below it; of the paper's commands only if one of them was used."""
-    if isinstance(command, PaperCommand) and not command.is_imported:
-        return
-    yield from (name for one in command.params for name in one.opts if name.startswith("--"))
-    for below in getattr(command, "commands", {}).values():
-        yield from _options(below)
 
 
 def _fail(message: str, code: int) -> NoReturn:

@@ -68,7 +68,8 @@ def known(name: str, root: str | Path | None = None, catalogue: str | Path | Non
     given = root if root is not None else os.environ.get(VARIABLE)
     entries = known_sets(Path(given).expanduser() if given else None, catalogue)
     if name not in entries:
-        raise ParameterError(f"name={name!r} is no data set known here: use one of {', '.join(entries)}")
+        fix = f"use one of {', '.join(entries)}"
+        raise ParameterError("is no data set known here", argument="name", value=name, fix=fix)
     return entries[name]
 
 
@@ -76,10 +77,12 @@ def data_root(root: str | Path | None, exists: bool = True) -> Path:
     """Return the folder that holds the data sets, from the argument or the environment variable."""
     given = root if root is not None else os.environ.get(VARIABLE)
     if not given:
-        raise ParameterError(f"root=None and {VARIABLE} is not set: name the folder that holds the data sets")
+        fix = "name the folder that holds the data sets"
+        raise ParameterError(f"and {VARIABLE} is not set", argument="root", value=None, fix=fix)
     folder = Path(given).expanduser()
     if exists and not folder.is_dir():
-        raise ParameterError(f"root={folder} is not a folder: name the folder that holds the data sets")
+        fix = "name the folder that holds the data sets"
+        raise ParameterError("is not a folder", argument="root", value=folder, fix=fix)
     return folder
 
 
@@ -87,7 +90,8 @@ def split_of(entry: Entry, split: str | None) -> str:
     """Return a split's own name, given that or an alias; by default that of the first split."""
     name = entry.splits[0] if split is None else entry.aliases.get(split, split)
     if name not in entry.splits:
-        raise ParameterError(f"split={split!r} is none of {entry.name}: use one of {', '.join(entry.splits)}")
+        fix = f"use one of {', '.join(entry.splits)}"
+        raise ParameterError(f"is none of {entry.name}", argument="split", value=split, fix=fix)
     return name
 
 

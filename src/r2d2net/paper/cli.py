@@ -62,7 +62,7 @@ def priors(
     from r2d2net.paper.prior_rates import rate_table
     from r2d2net.paper.report.prior_comparison import rates_as_table, save_comparison
 
-    make_folder(out, "--out")
+    make_folder(out, "out")
     rows = rate_table()
     if not (json or quiet):
         Console().print(rates_as_table(rows))
@@ -77,7 +77,7 @@ def demo(
     quiet: Quiet = False,
 ) -> None:
     """Run `r2d2net demo`."""
-    make_folder(out, "--out")
+    make_folder(out, "out")
     from r2d2net.paper.demo import run_demo
 
     _say_what_was_written(run_demo(out, seed, console=Console(quiet=json or quiet)), json=json, quiet=quiet)
@@ -113,7 +113,8 @@ def reproduce(
         _list_artefacts(json=json)
         return
     if name is None:
-        raise ParameterError("NAME is missing: `r2d2net reproduce --list` shows what can be reproduced")
+        fix = "`r2d2net reproduce --list` shows what can be reproduced"
+        raise ParameterError("is missing", argument="name", fix=fix)
     from r2d2net.paper.experiments.reproducing import Request
     from r2d2net.paper.experiments.reproducing import reproduce as run
     from r2d2net.paper.report.grid_report import write_report

@@ -135,7 +135,7 @@ def require_new(folder: Path, *, overwrite: bool) -> None:
 
 def begin(folder: Path) -> None:
     """Make the folder; parts of an older run are put aside."""
-    make_folder(folder, "--out")
+    make_folder(folder, "out")
     if not (folder / RUN).exists():
         return
     if (folder / ASIDE).exists() and read_json(folder / RUN).get("state") != "finished":

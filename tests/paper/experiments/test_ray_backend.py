@@ -33,7 +33,7 @@ def ended(events):
 def test_without_ray_one_line_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
     with (
-        pytest.raises(rn.ParameterError, match=r"^--backend ray needs ray: pip install 'r2d2net\[ray\]'$"),
+        pytest.raises(rn.ParameterError, match=r"^backend='ray' needs ray: pip install 'r2d2net\[ray\]'$"),
         ray_tasks(None, 1),
     ):
         pass

@@ -60,7 +60,7 @@ class Artefact:
         """
         if variant is not None and variant not in self.variants:
             use = f"use {' or '.join(self.variants)}" if self.variants else f"{self.name} has no variants, leave it out"
-            raise ParameterError(f"variant={variant!r} is not known: {use}")
+            raise ParameterError("is not known", argument="variant", value=variant, fix=use)
         name = self.name if variant is None or variant == self.variants[0] else f"{self.name}-{variant}"
         options = {"variant": variant or self.variants[0]} if self.variants else {}
         return Grid(list(self.cells(scale, replicates, **options)), self.compute, out / f"{name}-{scale}")

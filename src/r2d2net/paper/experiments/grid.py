@@ -112,7 +112,8 @@ class Grid(NamedTuple):
         unknown = [part for part in parts if not any(part in cell.key for cell in self.cells)]
         if unknown:
             example = self.cells[-1].key
-            raise ParameterError(f"only='{','.join(unknown)}' matches no cell: use parts of keys, such as {example}")
+            fix = f"use parts of keys, such as {example}"
+            raise ParameterError("matches no cell", argument="only", value=",".join(unknown), fix=fix)
         selected = {cell.key for cell in self.cells if any(part in cell.key for part in parts)}
         for cell in sorted(self.cells, key=lambda cell: -cell.stage):
             if cell.key in selected:

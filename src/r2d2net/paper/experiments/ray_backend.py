@@ -41,7 +41,8 @@ def _ray() -> Any:
     try:
         import ray
     except ImportError as error:
-        raise ParameterError("--backend ray needs ray: pip install 'r2d2net[ray]'") from error
+        fix = "pip install 'r2d2net[ray]'"
+        raise ParameterError("needs ray", argument="backend", value="ray", fix=fix) from error
     return ray
 
 
@@ -75,8 +76,10 @@ def ray_tasks(address: str | None, workers: int | None, *, gpus: bool = False) -
         ray.init(**options)
     except (OSError, ValueError, OverflowError, RuntimeError, ray.exceptions.RayError) as error:
         reason = " ".join(str(error).split())[:200]
-        what = "a Ray of this machine" if address is None else f"--address {address}"
-        raise ParameterError(f"{what} cannot be used ({reason}): give the address of a running cluster") from error
+        fix = "give the address of a running cluster"
+        if address is None:
+            raise ParameterError(f"a Ray of this machine cannot be used ({reason})", fix=fix) from error
+        raise ParameterError(f"cannot be used ({reason})", argument="address", value=address, fix=fix) from error
     try:
         resources = ray.cluster_resources()
         gpu_count = int(resources.get("GPU", 0)) if gpus else 0

@@ -12,7 +12,7 @@ from typing import Any, Literal
 import torch
 from rich.console import Console
 
-from r2d2net.errors import ParameterError, require_whole
+from r2d2net.errors import Argument, ParameterError, require_whole
 from r2d2net.files import make_folder, write_json
 from r2d2net.paper.cell_files import unpack_cells
 from r2d2net.paper.experiments import ARTEFACTS
@@ -83,7 +83,8 @@ def reproduce(request: Request, console: Console, *, quiet: bool = False) -> tup
     """
     artefact = artefact_of(request.name)
     if request.scale not in SCALES:
-        raise ParameterError(f"scale={request.scale!r} is not known: use one of {', '.join(SCALES)}")
+        fix = f"use one of {', '.join(SCALES)}"
+        raise ParameterError("is not known", argument="scale", value=request.scale, fix=fix)
     for name in ("replicates", "workers"):
         if getattr(request, name) is not None:
             require_whole(name, getattr(request, name))
@@ -93,7 +94,7 @@ def reproduce(request: Request, console: Console, *, quiet: bool = False) -> tup
     if request.address is None:  # the nodes of a cluster have their own data
         require_data(artefact, unfinished)
     with backend_of(request, artefact) as backend:
-        make_folder(request.out, "--out")
+        make_folder(request.out, "out")
         describe_grid(artefact, whole, request)
         progress = Progress(len(grid.cells), backend.slots, skipped=len(grid.cells) - len(unfinished))
         return grid, show_progress(run_cells(grid, backend), progress, console, quiet=quiet)
@@ -106,7 +107,7 @@ def unfinished_cells(grid: Grid, out: Path) -> Sequence[Cell]:
     """
     if not out.is_dir():
         return grid.cells
-    make_folder(out, "--out")
+    make_folder(out, "out")
     unpack_cells(grid.folder)
     return grid.unfinished()
 
@@ -140,7 +141,8 @@ def backend_of(request: Request, artefact: Artefact) -> AbstractContextManager[B
     if request.backend == "ray":
         return ray_tasks(request.address, request.workers, gpus=artefact.gpu)
     if request.address is not None:
-        raise ParameterError(f"address={request.address!r} is for the backend ray: add --backend ray or leave it out")
+        fix = ("add ", Argument("backend", "ray"), " or leave it out")
+        raise ParameterError("is for the backend ray", argument="address", value=request.address, fix=fix)
     usual = (artefact.gpu and torch.cuda.device_count()) or os.cpu_count() or 1
     return processes(usual if request.workers is None else request.workers)
 
