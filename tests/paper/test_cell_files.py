@@ -11,11 +11,15 @@ from r2d2net.errors import DataError
 from r2d2net.files import write_json
 from r2d2net.paper import cell_files
 from r2d2net.paper.cell_files import pack_cells, read_table, unpack_cells
-from r2d2net.paper.report.grid_report import write_report
+from r2d2net.paper.report import grid_report
+from r2d2net.paper.report.grid_report import report_as_markdown, write_report
 from r2d2net.paper.report.grid_results import read_grid
+from r2d2net.paper.report.index_page import index_documents
+from r2d2net.report.document import Drawing, slug, to_html, to_markdown
 from table_runs import command
 
 RESULTS = Path(__file__).parents[2] / "results"
+FOLDERS = sorted(path.parent.name for path in RESULTS.glob("*/grid.json"))
 AWKWARD = {
     "whole": 1,
     "real": 1.0,
@@ -116,8 +120,25 @@ def test_a_file_of_another_cell_is_one_line(grid):
         pack_cells(grid)
 
 
-@pytest.mark.parametrize("folder", sorted(path.parent.name for path in RESULTS.glob("*/grid.json")))
+@pytest.mark.parametrize("folder", FOLDERS)
 def test_committed_results_are_complete(folder):
     read = read_grid(RESULTS / folder)
     assert read.results
     assert (read.missing, read.failures) == ([], {})
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_committed_reports_are_those_of_their_results(folder, monkeypatch):
+    """The text alone: how figures are rendered depends on the version of matplotlib."""
+    monkeypatch.setattr(grid_report, "drawing", without_rendering)
+    assert (RESULTS / folder / "report.md").read_text(encoding="utf-8") == report_as_markdown(RESULTS / folder)
+
+
+def without_rendering(caption, figure, name=None):
+    return Drawing(caption, f"{slug(name or caption)}.png", b"")
+
+
+def test_the_committed_index_is_that_of_the_results():
+    html, markdown = index_documents([(RESULTS / folder, read_grid(RESULTS / folder)) for folder in FOLDERS], RESULTS)
+    assert (RESULTS / "index.html").read_text(encoding="utf-8") == to_html(html)
+    assert (RESULTS / "index.md").read_text(encoding="utf-8") == to_markdown(markdown)
