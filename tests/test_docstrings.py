@@ -27,8 +27,6 @@ FLOORS = {
     "r2d2net": 0.2,
     "r2d2net.data": 0.21,
     "r2d2net.inference": 0.29,
-    "r2d2net.likelihoods": 0.15,
-    "r2d2net.priors": 0.12,
 }
 PACKAGES = ["r2d2net", *(f"r2d2net.{name}" for name in r2d2net.__all__ if inspect.ismodule(getattr(r2d2net, name)))]
 SECTION = re.compile(r"^(Args|Attributes|Returns|Yields|Raises|Example|Examples):$", re.MULTILINE)

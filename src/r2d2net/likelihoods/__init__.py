@@ -1,4 +1,4 @@
-"""Likelihoods: how a network's output meets the target. The contract is in `base`."""
+"""Likelihoods: distributions of the targets given a network's output. The contract is in `base`."""
 
 from r2d2net.likelihoods.base import Likelihood, Noise, Unit
 from r2d2net.likelihoods.discrete import Bernoulli, Categorical, Poisson

@@ -1,8 +1,8 @@
-"""The contract of a likelihood: how a network's output meets the target.
+"""The contract of a likelihood: p(y | output of the network).
 
-A likelihood is immutable. What it learns (a noise variance) is a dict of tensors that the algorithm carries in its
-state: `init` makes it, `observe` refreshes it from a batch or `gibbs` draws it given all rows, `log_prob` and
-`predict` read it.
+A likelihood is immutable. Its learnt parameters (a noise variance) are a dict of tensors that the algorithm carries in
+its state: `init` makes them, `observe` updates them by a batch or `gibbs` draws them given all rows, `log_prob` and
+`predict` use them.
 """
 
 from __future__ import annotations
@@ -17,11 +17,16 @@ from r2d2net.errors import Argument, DataError, Shown, Text, Value
 from r2d2net.prediction import Prediction
 
 Noise = dict[str, Tensor]
-"""What a likelihood learns besides the network, by name: {"variance": (outputs,)}, say, or nothing."""
+"""Learnt parameters of a likelihood by name, such as {"variance": (outputs,)}; empty where it has none."""
 
 
 class Unit(NamedTuple):
-    """The user's units of the target: y = center + scale * (what the network predicts)."""
+    """Units of the targets: y = center + scale * (target of the network).
+
+    Attributes:
+        center: Centre of each output.
+        scale: Scale of each output.
+    """
 
     center: Tensor
     scale: Tensor
@@ -32,7 +37,7 @@ class Likelihood(ABC):
 
     standardizes: bool = False  # whether `fit` gives the network targets of mean 0 and variance 1
     has_classes: bool = False  # whether targets are classes 0, 1, ..., and predictions their probabilities
-    is_softmax: bool = False  # whether one number added to all outputs of a row leaves its prediction as it is
+    is_softmax: bool = False  # whether adding one number to all outputs of a row leaves its prediction unchanged
 
     @property
     def learns_noise(self) -> bool:
@@ -41,14 +46,39 @@ class Likelihood(ABC):
 
     @abstractmethod
     def target(self, y: Tensor) -> Tensor:
-        """Check the targets and bring them to the dtype and shape that `log_prob` reads."""
+        """Check targets and convert them to the dtype and shape that `log_prob` takes.
+
+        Args:
+            y: Targets as the user gives them.
+
+        Returns:
+            The converted targets.
+
+        Raises:
+            DataError: If the likelihood cannot have such targets.
+        """
 
     @abstractmethod
     def outputs(self, y: Tensor) -> int | None:
-        """Width of the network's output for these (checked) targets; None where any width will do."""
+        """Determine the width that the network's output needs for given targets.
+
+        Args:
+            y: Converted targets.
+
+        Returns:
+            The width, or None where any width is possible.
+        """
 
     def require_width(self, width: int, y: Tensor) -> None:
-        """Raise a `DataError` unless these (checked) targets, in the user's units, fit a network of so many outputs."""
+        """Check that targets fit the width of a network's output.
+
+        Args:
+            width: Width of the network's output.
+            y: Converted targets in the user's units.
+
+        Raises:
+            DataError: If they do not fit.
+        """
         needed = self.outputs(y)
         if needed is not None and width != needed:
             fix: Text = f"let net end in {needed}, or give another likelihood"
@@ -59,11 +89,29 @@ class Likelihood(ABC):
             raise DataError(("gives ", Value(width), needs), argument="net", fix=fix)
 
     def init(self, y: Tensor, unit: Unit | None = None) -> Noise:
-        """What the likelihood learns, at its start; ``unit`` says what one unit of ``y`` is to the user."""
+        """Make the initial values of the learnt parameters.
+
+        Args:
+            y: Converted targets, standardised.
+            unit: Units of the targets, where they are standardised.
+
+        Returns:
+            The learnt parameters by name.
+        """
         return {}
 
     def observe(self, output: Tensor, y: Tensor, noise: Noise, rate: float) -> Noise:
-        """Refresh what is learnt with one batch; ``rate`` is the weight of the batch in the running mean."""
+        """Update the learnt parameters by one batch.
+
+        Args:
+            output: Output of the network, (rows, width).
+            y: Converted targets of the rows.
+            noise: Current values of the learnt parameters.
+            rate: Weight of the batch in the running mean.
+
+        Returns:
+            The new values.
+        """
         return noise
 
     def gibbs(
@@ -74,28 +122,54 @@ class Likelihood(ABC):
         generator: torch.Generator | None = None,
         weight: float = 1.0,
     ) -> Noise:
-        """What is learnt, drawn given the outputs for all rows; ``weight`` is the power of the likelihood."""
+        """Draw the learnt parameters from their distribution given the outputs for all rows.
+
+        Args:
+            output: Output of the network for all rows, (rows, width).
+            y: Converted targets of the rows.
+            noise: Current values of the learnt parameters.
+            generator: Source of randomness; None for torch's global generator.
+            weight: Power to which the likelihood is raised.
+
+        Returns:
+            The new values.
+        """
         return noise
 
     @abstractmethod
     def log_prob(self, output: Tensor, y: Tensor, noise: Noise) -> Tensor:
-        """Log likelihood of each row, (rows,)."""
+        """Compute the log likelihood of each row.
+
+        Args:
+            output: Output of the network, (rows, width).
+            y: Converted targets of the rows.
+            noise: Values of the learnt parameters.
+
+        Returns:
+            The log likelihoods, (rows,).
+        """
 
     @abstractmethod
     def predict(self, outputs: Tensor, noise: Noise, unit: Unit) -> Prediction:
-        """The predictive distribution from outputs (draws, rows, width), in the user's units.
+        """Build the predictive distribution in the user's units.
 
-        ``noise`` is as `init` made it, or has a first dimension of draws.
+        Args:
+            outputs: Outputs of the network at draws of its weights, (draws, rows, width).
+            noise: Values of the learnt parameters, with or without a first dimension of draws.
+            unit: Units of the targets.
+
+        Returns:
+            The prediction.
         """
 
 
 def _are_classes(y: Tensor, width: int) -> bool:
-    """Whether these targets could be numbers of so many classes."""
+    """Whether targets could be the numbers of ``width`` classes."""
     return y[:1].numel() == 1 and bool(((y == y.round()) & (y >= 0) & (y < width)).all())
 
 
 def real_target(y: Tensor, name: str) -> Tensor:
-    """Floating-point targets as (rows, outputs)."""
+    """Convert real targets to floating-point numbers of shape (rows, outputs)."""
     if y.is_complex() or y.dim() == 0 or y.dim() > 2:
         fix = f"{name} needs (rows,) or (rows, outputs)"
         raise DataError(("has shape ", Value(tuple(y.shape))), argument="y", fix=fix)
@@ -104,7 +178,7 @@ def real_target(y: Tensor, name: str) -> Tensor:
 
 
 def like_target(output: Tensor, y: Tensor) -> Tensor:
-    """The output in the shape of the targets, or a clear error."""
+    """Reshape the output to the shape of the targets, or raise a `DataError`."""
     if output.shape == y.shape:
         return output
     if output.numel() == y.numel() and output.shape[0] == y.shape[0]:

@@ -1,4 +1,4 @@
-"""Networks that give a Dirichlet law of the class probabilities in place of the probabilities: EDL's and DPN's.
+"""Likelihoods of networks whose output is a Dirichlet distribution of the class probabilities: EDL's and DPN's.
 
     y | p ~ p,   p ~ Dirichlet(a),   a_k = base + g(z_k),   P(y = k) = a_k / sum_j a_j
 
@@ -35,7 +35,7 @@ class Dirichlet(Categorical):
     base: float
 
     def concentration(self, output: Tensor) -> Tensor:
-        """a, in the shape of the output."""
+        """Convert an output to concentrations a, in the shape of the output."""
         return self.base + LINKS[self.link](output)
 
     def log_prob(self, output: Tensor, y: Tensor, noise: Noise) -> Tensor:
@@ -46,7 +46,7 @@ class Dirichlet(Categorical):
 
     @classmethod
     def in_place_of(cls, likelihood: Likelihood, method: str, *, link: Link, base: float) -> Dirichlet:
-        """The Dirichlet likelihood of a method for a categorical model; other models are refused."""
+        """Build the Dirichlet likelihood of a method for a categorical model; refuse other models."""
         if type(likelihood) is not Categorical:
             name = type(likelihood).__name__
             problem = f"does not suit the likelihood {name}: it is for classes"

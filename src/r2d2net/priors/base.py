@@ -48,16 +48,28 @@ class Factors(ABC, Generic[ScalesT]):
 
     @abstractmethod
     def log_variance(self) -> Tensor:
-        """E_q[log v], in the shape of w."""
+        """Compute the expected logarithm of the prior variance.
+
+        Returns:
+            E_q[log v], in the shape of w.
+        """
 
     @abstractmethod
     def kl(self) -> Tensor:
-        """KL(q(s) || p(s)) summed over all scale variables, a scalar."""
+        """Compute the divergence of the factors from the prior of the scales.
+
+        Returns:
+            KL(q(s) || p(s)) summed over all scale variables, a scalar.
+        """
 
     def bound(self, second_moment: Tensor) -> Tensor:
-        """The prior's share of the ELBO, E_q[log N(w | 0, v)] - KL(q(s) || p(s)), a scalar.
+        """Compute the prior's part of the ELBO; with the entropy of q(w) it is -KL(q(w) q(s) || p(w, s)).
 
-        Adding the entropy of q(w) gives minus the whole KL(q(w) q(s) || p(w, s)).
+        Args:
+            second_moment: E_q[w^2], in the shape of w.
+
+        Returns:
+            E_q[log N(w | 0, v)] - KL(q(s) || p(s)), a scalar.
         """
         log_normal = -0.5 * (math.log(2 * math.pi) + self.log_variance() + self.precision * second_moment)
         return log_normal.sum() - self.kl()
@@ -79,7 +91,7 @@ class ScaleMixturePrior(ABC, Generic[ScalesT]):
 
     @property
     def known_deviation(self) -> float | None:
-        """The standard deviation of every weight where it is a known constant; None where there are scales to learn."""
+        """Standard deviation of every weight where it is a known constant; None where there are scales to learn."""
         return None
 
     @property
@@ -97,23 +109,68 @@ class ScaleMixturePrior(ABC, Generic[ScalesT]):
         dtype: torch.dtype | None = None,
         device: torch.device | str | None = None,
     ) -> ScalesT:
-        """Draw the scale variables of a layer of this shape from the prior."""
+        """Draw the scale variables of a layer from the prior.
+
+        Args:
+            shape: Shape of the layer's weights.
+            generator: Source of randomness; None for torch's global generator.
+            groups: Shape of the global scales, which must broadcast to ``shape``.
+            dtype: Floating dtype; None for torch's default.
+            device: Device; None for torch's default.
+
+        Returns:
+            The scale variables.
+
+        Raises:
+            ParameterError: If ``groups`` does not broadcast to ``shape``.
+        """
 
     @abstractmethod
     def variance(self, scales: ScalesT) -> Tensor:
-        """v(s): the prior variance of each weight; positive and finite."""
+        """Compute the prior variance of each weight given the scales.
+
+        Args:
+            scales: Scale variables of the layer.
+
+        Returns:
+            v(s), in the shape of w; positive and finite.
+        """
 
     @abstractmethod
     def log_prob(self, w: Tensor) -> Tensor:
-        """Marginal log density of a single weight, all scales integrated out; element by element."""
+        """Compute the marginal log density of a single weight, with all scales integrated out.
+
+        Args:
+            w: Weights, of any shape.
+
+        Returns:
+            The log density of each element.
+        """
 
     @abstractmethod
     def gibbs(self, w: Tensor, scales: ScalesT, generator: torch.Generator | None = None) -> ScalesT:
-        """One sweep over the scale variables that leaves p(s | w) invariant."""
+        """Draw new scales by one Gibbs sweep, which leaves p(s | w) invariant.
+
+        Args:
+            w: Weights of the layer.
+            scales: Current scales.
+            generator: Source of randomness, on the weights' device; None for torch's global generator.
+
+        Returns:
+            The new scales.
+        """
 
     @abstractmethod
     def cavi(self, second_moment: Tensor, scales: ScalesT) -> Factors[ScalesT]:
-        """One coordinate-ascent sweep over q(s) given E_q[w^2]; never lowers the bound."""
+        """Update q(s) by one coordinate-ascent sweep, which never lowers the bound.
+
+        Args:
+            second_moment: E_q[w^2], in the shape of w.
+            scales: Point values of the factors before the sweep.
+
+        Returns:
+            The factors after the sweep.
+        """
 
     def gibbs_(
         self,
@@ -124,16 +181,34 @@ class ScaleMixturePrior(ABC, Generic[ScalesT]):
         *,
         compiled: bool = False,
     ) -> ScalesT:
-        """`gibbs`, with the new 1 / v written to ``precision``; the old scales may be overwritten.
+        """Draw new scales as `gibbs` does, in place where the prior can; the old scales may be overwritten.
 
-        ``compiled`` asks for fused kernels where the prior has any.
+        Args:
+            w: Weights of the layer.
+            scales: Current scales, which may be overwritten.
+            precision: Tensor in the shape of w to which the new 1 / v is written.
+            generator: Source of randomness, on the weights' device; None for torch's global generator.
+            compiled: Use kernels fused by torch.compile, where the prior has any.
+
+        Returns:
+            The new scales.
         """
         scales = self.gibbs(w, scales, generator)
         torch.reciprocal(self.variance(scales), out=precision)
         return scales
 
     def cavi_(self, second_moment: Tensor, scales: ScalesT, precision: Tensor, *, compiled: bool = False) -> ScalesT:
-        """The scales of `cavi`, with E[1 / v] written to ``precision``; the old scales may be overwritten."""
+        """Update the scales as `cavi` does, in place where the prior can; the old scales may be overwritten.
+
+        Args:
+            second_moment: E_q[w^2], in the shape of w.
+            scales: Point values of the factors before the sweep, which may be overwritten.
+            precision: Tensor in the shape of w to which E[1 / v] is written.
+            compiled: Use kernels fused by torch.compile, where the prior has any.
+
+        Returns:
+            The point values of the factors after the sweep.
+        """
         scales = self.cavi(second_moment, scales).scales
         torch.reciprocal(self.variance(scales), out=precision)
         return scales
@@ -147,7 +222,18 @@ class ScaleMixturePrior(ABC, Generic[ScalesT]):
         dtype: torch.dtype | None = None,
         device: torch.device | str | None = None,
     ) -> Tensor:
-        """Draw the weights of a layer from the prior; they share its global scales."""
+        """Draw the weights of a layer, which share the global scales, from the prior.
+
+        Args:
+            shape: Shape of the layer's weights.
+            generator: Source of randomness; None for torch's global generator.
+            groups: Shape of the global scales, which must broadcast to ``shape``.
+            dtype: Floating dtype; None for torch's default.
+            device: Device; None for torch's default.
+
+        Returns:
+            The weights.
+        """
         scales = self.init_scales(shape, generator, groups=groups, dtype=dtype, device=device)
         deviation = self.variance(scales).sqrt()
         noise = torch.empty_like(deviation).normal_(generator=generator)
@@ -158,12 +244,23 @@ class ScaleMixturePrior(ABC, Generic[ScalesT]):
         return f"{type(self).__name__}({arguments})"
 
     def hyperparameters(self) -> dict[str, Any]:
-        """The constructor's arguments, as plain numbers: by default all attributes without a leading underscore."""
+        """List the hyperparameters, by default all attributes without a leading underscore.
+
+        Returns:
+            The hyperparameters by name, in a form that JSON can hold.
+        """
         return {name: value for name, value in vars(self).items() if not name.startswith("_")}
 
     @classmethod
     def from_hyperparameters(cls, **values: Any) -> Self:
-        """Build the prior of which `hyperparameters` told; a saved run is loaded by it."""
+        """Build a prior from its hyperparameters, as `load` does for a saved run.
+
+        Args:
+            **values: Hyperparameters by name, as `hyperparameters` returned them.
+
+        Returns:
+            The prior.
+        """
         return cls(**values)
 
 
@@ -176,19 +273,40 @@ class ContinuousScalePrior(ScaleMixturePrior[ScalesT]):
 
     @abstractmethod
     def unconstrained(self, scales: ScalesT) -> dict[str, Tensor]:
-        """u for drawn scales; variables of the layer in the shape of w, those of groups in theirs."""
+        """Convert scales to their unconstrained form.
+
+        Args:
+            scales: Scale variables of a layer.
+
+        Returns:
+            u by name; local variables in the shape of w, global ones in the shape of groups.
+        """
 
     @abstractmethod
     def log_prob_scales(self, u: dict[str, Tensor]) -> Tensor:
-        """Joint log density of u, a scalar; differentiable."""
+        """Compute the joint log density of the unconstrained scales, differentiably.
+
+        Args:
+            u: Unconstrained scales by name.
+
+        Returns:
+            The log density, a scalar.
+        """
 
     @abstractmethod
     def log_variance(self, u: dict[str, Tensor]) -> Tensor:
-        """log v(u), in the shape of w; differentiable."""
+        """Compute the logarithm of the prior variance, differentiably.
+
+        Args:
+            u: Unconstrained scales by name.
+
+        Returns:
+            log v(u), in the shape of w.
+        """
 
 
 def log_gamma_density(log_x: Tensor, shape: float, rate: float = 1.0) -> Tensor:
-    """Log density of log x for x ~ Gamma(shape, rate), element by element.
+    """Compute the log density of log x for x ~ Gamma(shape, rate), element by element.
 
     >>> log_gamma_density(torch.zeros(1), 1.0)  # e^-1
     tensor([-1.])
@@ -198,7 +316,7 @@ def log_gamma_density(log_x: Tensor, shape: float, rate: float = 1.0) -> Tensor:
 
 
 def scale_parameter(argument: str, value: float) -> float:
-    """A scale inside the range where its square is harmless in float32, as a float; else one clear error.
+    """Check that a scale lies in the range where its square is representable in float32, and return it as a float.
 
     >>> scale_parameter("scale", "wide")
     Traceback (most recent call last):
@@ -209,7 +327,7 @@ def scale_parameter(argument: str, value: float) -> float:
 
 
 def shape_parameter(argument: str, value: float) -> float:
-    """A shape or concentration, as a float; else one clear error."""
+    """Check that a shape or concentration lies in its range, and return it as a float."""
     return _number(argument, value, 1e-8, 1e6)
 
 
@@ -236,7 +354,7 @@ def require_groups(shape: Shape, groups: Shape) -> None:
 
 
 def require_finite(argument: str, values: Tensor) -> Tensor:
-    """The values themselves; a `ParameterError` if one of them is infinite or no number."""
+    """Return the values; raise a `ParameterError` if one of them is infinite or nan."""
     if values.numel():
         low, high = torch.aminmax(values)
         if not bool(torch.isfinite(low) & torch.isfinite(high)):
@@ -246,7 +364,7 @@ def require_finite(argument: str, values: Tensor) -> Tensor:
 
 
 def squared(w: Tensor) -> Tensor:
-    """w^2 as a value to condition on: inside the range of `finite_square`, outside the autograd graph.
+    """Compute w^2 for use in a conditional: in the range of `finite_square` and detached from the autograd graph.
 
     >>> squared(torch.tensor([0.0, 2.0, 1e30]))
     tensor([1.1755e-38, 4.0000e+00, 7.9228e+28])

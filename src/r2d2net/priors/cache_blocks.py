@@ -1,4 +1,4 @@
-"""Scales and what belongs to them, cut into flat pieces that a core's cache holds.
+"""Scales and tensors of the same shape, cut into flat blocks that fit in a core's cache.
 
 A sweep over whole tensors would fetch every number from memory for each of its hundred operations, and need room for
 all of its intermediate results. On other devices than the CPU there is one piece: there the launch of an operation
@@ -20,7 +20,7 @@ PIECE = 1 << 17  # entries: a dozen vectors of them stay in a cache. Not by thre
 
 
 def piece_size(like: Tensor) -> int:
-    """Entries of the largest piece of a tensor."""
+    """Return the number of entries of the largest block of a tensor."""
     most = max(1, like.numel())
     if like.device.type != "cpu":
         return most
@@ -44,7 +44,7 @@ def pieces(size: int, *tensors: Tensor) -> Iterator[tuple[Tensor, ...]]:
 
 
 def require_flat(**tensors: Tensor) -> None:
-    """Raise unless what is to be overwritten can be seen as flat."""
+    """Raise a `ParameterError` unless the tensors to be overwritten have a flat view."""
     for name, tensor in tensors.items():
         if not tensor.is_contiguous():
             fix = "to be overwritten it must be contiguous"
@@ -59,7 +59,7 @@ def write(targets: tuple[Tensor, ...], values: tuple[Tensor, ...]) -> None:
 
 @cache
 def fused(step: Callable[..., Any]) -> Callable[..., Any]:
-    """A function compiled by torch, once for all sizes; where that cannot be done, calling it is one clear error."""
+    """Compile a function by torch, once for all sizes; where that fails, calling it raises an error of one line."""
     compiled = torch.compile(step, dynamic=True)
 
     @wraps(step)

@@ -24,7 +24,7 @@ from r2d2net.priors.base import (
 
 
 class GaussianScales(NamedTuple):
-    """Nothing is random: the variance rides along so that the layer's shape is known."""
+    """The known variance of each weight, kept so that the shape of the layer is known."""
 
     variance: Tensor  # shape of w
 

@@ -71,11 +71,11 @@ class HalfCauchyProduct(ContinuousScalePrior[ScalesT]):
         require_groups(shape, groups)
         values: list[Tensor] = []
         for b, is_global in self._factors:
-            one = torch.ones(tuple(groups if is_global else shape), dtype=dtype, device=device)
+            ones = torch.ones(tuple(groups if is_global else shape), dtype=dtype, device=device)
             if b is None:
-                values += [one, one]
+                values += [ones, ones]
             else:
-                auxiliary = draw_inverse_gamma(0.5, one / b**2, generator)
+                auxiliary = draw_inverse_gamma(0.5, ones / b**2, generator)
                 values += [draw_inverse_gamma(0.5, 1 / auxiliary, generator), auxiliary]
         return self._make_scales(values)
 
@@ -167,7 +167,7 @@ class HalfCauchyFactors(Factors[ScalesT]):
 
 
 def draw_inverse_gamma(shape: float, rate: Tensor, generator: torch.Generator | None) -> Tensor:
-    """One draw for each rate; the common shape 1 needs no gamma sampler."""
+    """Draw one value for each rate; the common shape 1 needs no gamma sampler."""
     if shape == 1:
         gamma = torch.empty_like(rate).exponential_(generator=generator)
     else:
@@ -176,7 +176,7 @@ def draw_inverse_gamma(shape: float, rate: Tensor, generator: torch.Generator | 
 
 
 def _product(variances: Sequence[Tensor]) -> Tensor:
-    """Product of variances, each step kept inside the dtype's range."""
+    """Multiply variances and keep every partial product inside the dtype's range."""
     product = variances[0]
     for variance in variances[1:]:
         product = positive_finite(product * variance)

@@ -19,7 +19,7 @@ from r2d2net.priors.half_cauchy_product import HalfCauchyProduct, HalfCauchyScal
 
 
 class HorseshoePlusScales(NamedTuple):
-    """Squared scales and the auxiliary variables of their half-Cauchy laws."""
+    """Squared scales and the auxiliary variables of their half-Cauchy distributions."""
 
     local_variance: Tensor  # x_j^2, shape of w
     local_auxiliary: Tensor  # shape of w

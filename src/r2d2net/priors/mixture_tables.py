@@ -1,4 +1,4 @@
-"""Tables of a weight's law given its global scale, for the rows of the adaptive R2D2 prior.
+"""Tables of a weight's distribution given its global scale, for the rows of the adaptive R2D2 prior.
 
     u | v ~ N(0, v),   v = floor + kappa V,   V = E T,   E ~ Exp(1),   T ~ BetaPrime(a, 1/2),   row = (a, kappa)
 

@@ -60,12 +60,19 @@ from r2d2net.priors.scale_quadrature import LAPLACE, log_scale_mixture
 
 
 class R2D2Scales(NamedTuple):
-    """Scale variables of one layer; ``rate`` is the rate the T_j share: xi, or xi + eta under `R2D2.from_r2`."""
+    """Scale variables of one layer.
 
-    T: Tensor  # shape of w
-    psi: Tensor  # shape of w
-    xi: Tensor  # shape of groups
-    rate: Tensor  # shape of groups
+    Attributes:
+        T: Local variances T_j = phi_j omega, in the shape of w.
+        psi: Local variables psi_j, in the shape of w.
+        xi: Global variable xi, in the shape of groups.
+        rate: Rate that the T_j share, in the shape of groups: xi, or xi + eta for `R2D2.from_r2`.
+    """
+
+    T: Tensor
+    psi: Tensor
+    xi: Tensor
+    rate: Tensor
 
     @property
     def omega(self) -> Tensor:
@@ -74,7 +81,7 @@ class R2D2Scales(NamedTuple):
 
     @property
     def phi(self) -> Tensor:
-        """Each weight's share of it."""
+        """Each weight's share of the layer's total variance."""
         return self.T / self.omega
 
 
@@ -89,7 +96,8 @@ class R2D2(ContinuousScalePrior[R2D2Scales]):
         sigma0: Scale of the weights, fixed; w / sigma0 has the prior with sigma0 = 1.
         total: Shape of omega's gamma where it is not p a_pi; see `from_r2`.
 
-    Presets: `R2D2.paper`, for those who think in R2 `R2D2.from_r2`, and `R2D2.adaptive`, which nobody has to tune.
+    Presets: `R2D2.paper` has the paper's setting, `R2D2.from_r2` is defined by a prior of R2, and `R2D2.adaptive` needs
+    no tuning.
 
     Example:
         >>> prior = R2D2()
@@ -105,25 +113,36 @@ class R2D2(ContinuousScalePrior[R2D2Scales]):
 
     @classmethod
     def paper(cls) -> R2D2:
-        """The paper's own setting, a_pi = 0.6 and b = 0.5: no pole at zero, tails no heavier than the horseshoe's."""
+        """Build the prior of the paper's setting: no pole at zero, tails no heavier than the horseshoe's.
+
+        Returns:
+            The prior with a_pi = 0.6 and b = 0.5.
+        """
         return cls(a_pi=0.6, b=0.5)
 
     @classmethod
     def from_r2(cls, mean_r2: float, precision_r2: float, concentration: float, sigma0: float = 1.0) -> R2D2:
-        """The prior under which R2 = omega / (1 + omega) has a beta distribution of your choice in every layer.
+        """Build the prior under which R2 = omega / (1 + omega) of every layer has a given beta distribution.
+
+        A layer of p weights needs p * concentration > mean_r2 * precision_r2. There T_j = B G_j / xi with
+        B ~ Beta(a, p a_pi - a), G_j ~ Gamma(a_pi, 1), so that with an auxiliary eta ~ Gamma(p a_pi - a, omega) every
+        conditional keeps its form, with the rate xi + eta in place of xi.
 
         Args:
             mean_r2: Prior mean of R2, between 0 and 1.
-            precision_r2: Its precision: R2 ~ Beta(mean precision, (1 - mean) precision); 2 with mean 1/2 is uniform.
+            precision_r2: Precision of R2 ~ Beta(mean precision, (1 - mean) precision); 2 with mean 1/2 is uniform.
             concentration: Dirichlet concentration a_pi of each weight's share.
             sigma0: Standard deviation of the noise to which R2 compares the signal.
 
-        A layer of p weights needs p * concentration > mean_r2 * precision_r2. There T_j = B G_j / xi with
-        B ~ Beta(a, p a_pi - a), G_j ~ Gamma(a_pi, 1), so an auxiliary eta ~ Gamma(p a_pi - a, omega) keeps every
-        conditional what it was, with the rate xi + eta in place of xi.
+        Returns:
+            The prior.
 
-        >>> R2D2.from_r2(0.5, 2.0, concentration=0.2)
-        R2D2(a_pi=0.2, b=1.0, sigma0=1.0, total=1.0)
+        Raises:
+            ParameterError: If an argument lies outside its range.
+
+        Example:
+            >>> R2D2.from_r2(0.5, 2.0, concentration=0.2)
+            R2D2(a_pi=0.2, b=1.0, sigma0=1.0, total=1.0)
         """
         require(0 < mean_r2 < 1, "mean_r2", mean_r2, "use a number between 0 and 1")
         precision_r2 = shape_parameter("precision_r2", precision_r2)
@@ -132,14 +151,18 @@ class R2D2(ContinuousScalePrior[R2D2Scales]):
 
     @classmethod
     def adaptive(cls, *, floor: bool = True) -> AdaptiveR2D2:
-        """The prior that learns its own a_pi and scale: see `AdaptiveR2D2`.
+        """Build the prior that learns its own a_pi and scale; see `AdaptiveR2D2`.
 
         Args:
-            floor: With the ridge floor, which lets a layer be Gaussian; without it a_pi = 0.1 and only the scale is
-                learnt. Which of the two suits a network is best told by validation.
+            floor: Add the ridge floor, which lets a layer be Gaussian; without it a_pi = 0.1 and only the scale is
+                learnt. Validation shows which of the two suits a network.
 
-        >>> R2D2.adaptive(floor=False)
-        AdaptiveR2D2(a=(0.1,), kappa=(1.0,), floor=False)
+        Returns:
+            The prior.
+
+        Example:
+            >>> R2D2.adaptive(floor=False)
+            AdaptiveR2D2(a=(0.1,), kappa=(1.0,), floor=False)
         """
         return AdaptiveR2D2() if floor else AdaptiveR2D2(a=0.1, floor=False)
 
@@ -165,15 +188,15 @@ class R2D2(ContinuousScalePrior[R2D2Scales]):
         device: torch.device | str | None = None,
     ) -> R2D2Scales:
         require_groups(shape, groups)
-        one, shared = (torch.ones(tuple(s), dtype=dtype, device=device) for s in (shape, groups))
+        local, shared = (torch.ones(tuple(s), dtype=dtype, device=device) for s in (shape, groups))
         xi = standard_gamma(self.b * shared, generator)
         rate = xi
         if self.total is not None:  # rate = xi / B, B ~ Beta(a, p a_pi - a)
-            kept = standard_gamma(self.total * shared, generator)
-            excess = self._excess(one.numel() / max(1, shared.numel()))
-            rate = xi * (1 + standard_gamma(excess * shared, generator) / kept)
-        t = positive_finite(standard_gamma(self.a_pi * one, generator) / rate)
-        psi = positive_finite(torch.empty_like(one).exponential_(0.5, generator=generator))
+            numerator = standard_gamma(self.total * shared, generator)
+            excess = self._excess(local.numel() / max(1, shared.numel()))
+            rate = xi * (1 + standard_gamma(excess * shared, generator) / numerator)
+        t = positive_finite(standard_gamma(self.a_pi * local, generator) / rate)
+        psi = positive_finite(torch.empty_like(local).exponential_(0.5, generator=generator))
         return R2D2Scales(t, psi, positive_finite(xi), positive_finite(rate))
 
     def variance(self, scales: R2D2Scales) -> Tensor:
@@ -193,25 +216,28 @@ class R2D2(ContinuousScalePrior[R2D2Scales]):
         *,
         compiled: bool = False,
     ) -> R2D2Scales:
-        """The sweep in place and piece by piece: psi is independent of xi given (T, w), and so one pass draws T and
-        psi; xi, which needs all of T, comes last. T_j stays where its proposal is rejected (`gig_refresh`)."""
+        """Draw new scales in place, block by block.
+
+        psi is independent of xi given (T, w), so one pass draws T and psi; xi, which needs all of T, comes last. T_j
+        keeps its value where its proposal is rejected (`gig_refresh`).
+        """
         w = require_finite("w", w.detach())
         require_flat(T=scales.T, psi=scales.psi, precision=precision)
         size = piece_size(w)
         noise = torch.empty(4 * size, dtype=w.dtype, device=w.device)
         buffers = None if compiled else torch.empty(BUFFERS, size, dtype=w.dtype, device=w.device)
-        for t, psi, out, at, rate in pieces(size, scales.T, scales.psi, precision, w, scales.rate):
+        for t, psi, out, weights, rate in pieces(size, scales.T, scales.psi, precision, w, scales.rate):
             normal, uniform = noise[: t.numel()], noise[t.numel() : 4 * t.numel()].view(3, -1)
             normal.normal_(generator=generator)
             fill_uniform(uniform, generator)
-            here = R2D2Scales(t, psi, rate, rate)
+            block = R2D2Scales(t, psi, rate, rate)
             if compiled:
                 lam = self.a_pi - 0.5
-                chi = self._t_conditional(squared(at / self.sigma0), here)[0] if abs(lam) < LOW_ORDER else at
+                chi = self._t_conditional(squared(weights / self.sigma0), block)[0] if abs(lam) < LOW_ORDER else weights
                 hat = hat_of(lam, working_dtype(chi, 2 * rate, lam), w.device)
-                fused(R2D2._gibbs_piece)(self, at, here, out, normal, uniform, hat=hat)
+                fused(R2D2._gibbs_piece)(self, weights, block, out, normal, uniform, hat=hat)
             else:
-                self._gibbs_piece(at, here, out, normal, uniform, buffers=buffers)
+                self._gibbs_piece(weights, block, out, normal, uniform, buffers=buffers)
         omega = scales.T.sum_to_size(scales.xi.shape)
         xi, rate = self._draw_rates(omega, w.numel() / max(1, omega.numel()), generator)
         return scales._replace(xi=xi, rate=rate)
@@ -227,7 +253,7 @@ class R2D2(ContinuousScalePrior[R2D2Scales]):
         hat: Hat | None = None,
         buffers: Tensor | None = None,
     ) -> None:
-        """T, psi and 1/v of some weights, in place; the noise is overwritten."""
+        """Draw T, psi and 1/v of a block of weights in place; the noise is overwritten."""
         square = squared(w / self.sigma0)
         u, v, choice = uniform
         t_given = self._t_conditional(square, scales)
@@ -255,7 +281,7 @@ class R2D2(ContinuousScalePrior[R2D2Scales]):
     def _cavi_piece(
         self, second_moment: Tensor, scales: R2D2Scales, precision: Tensor, table: tuple[Tensor, ...] | None
     ) -> Tensor:
-        """T, psi and E[1/v] of some weights, in place; returns the sum of their E T."""
+        """Update T, psi and E[1/v] of a block of weights in place; return the sum of their E T."""
         square = finite_square(second_moment / self.sigma0**2)
         chi, rho = self._psi_conditional(square, scales.T)
         new = scales._replace(psi=positive_finite(torch.sqrt(chi) / math.sqrt(rho)))  # 1 / E[1/psi]
@@ -276,12 +302,15 @@ class R2D2(ContinuousScalePrior[R2D2Scales]):
         return R2D2Factors(self, point, psi, (chi, rho, lam), xi, eta)
 
     def log_prob(self, w: Tensor, weights: int | None = None) -> Tensor:
-        """Marginal log density of one weight.
+        """Compute the marginal log density of a single weight, with all scales integrated out.
 
         Args:
-            w: Where to evaluate it.
+            w: Weights, of any shape.
             weights: Number p of weights in the layer, by default that of ``w``; only a prior made with `from_r2`
                 depends on it.
+
+        Returns:
+            The log density of each element.
         """
         if self.total is None:
             return self._log_marginal(w / self.sigma0) - math.log(self.sigma0)
@@ -293,7 +322,7 @@ class R2D2(ContinuousScalePrior[R2D2Scales]):
         return torch.logsumexp(torch.stack(terms), 0) - math.log(self.sigma0)
 
     def unconstrained(self, scales: R2D2Scales) -> dict[str, Tensor]:
-        """Logs of G_j = T_j rate, psi_j and xi, and logit B of `from_r2`, where B = xi / rate."""
+        """Convert scales to logarithms of G_j = T_j rate, psi_j and xi, and for `from_r2` to logit B, B = xi / rate."""
         u = {
             "log_g": scales.T.log() + scales.rate.log(),
             "log_psi": scales.psi.log(),

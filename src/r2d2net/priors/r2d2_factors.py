@@ -89,8 +89,8 @@ class R2D2Factors(Factors["R2D2Scales"]):
         p(T, eta | xi) = prod_j [T_j^(a_pi-1) e^-(xi+eta)T_j / Gamma(a_pi)] eta^(e-1) xi^a / B(e, a), e = p a_pi - a.
         """
         prior, xi, eta = self._prior, self.xi, self.eta
-        one = torch.ones_like(xi.concentration)
-        total = kl_divergence(xi, Gamma(prior.b * one, one)).sum()
+        ones = torch.ones_like(xi.concentration)
+        total = kl_divergence(xi, Gamma(prior.b * ones, ones)).sum()
         if eta is None:
             return total
         a, e = prior.total, eta.concentration

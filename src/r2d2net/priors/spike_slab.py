@@ -30,7 +30,7 @@ from r2d2net.priors.base import (
 
 
 class SpikeSlabScales(NamedTuple):
-    """Which component each weight belongs to."""
+    """Indicators of the component to which each weight belongs."""
 
     slab: Tensor  # shape of w: 0 or 1 when drawn, a responsibility in [0, 1] in coordinate ascent
 
