@@ -115,31 +115,31 @@ TEN = 'classes = ["0", "1", "2", "3", "4", "5", "6", "7", "8", "9"]\n'
         ("[pets]\nkind = 'mosaic'\n", ["pets has no splits", "[pets.train]"]),
         ("pets = 7\n", ["pets has no splits"]),
         ("[[pets]]\nkind = 'mosaic'\n", ["pets has no splits"]),
-        ("[pets.train]\nfiles = ['a']\n", ["[pets.train]: kind=None is not known: use mosaic, image-npz"]),
+        ("[pets.train]\nfiles = ['a']\n", ["[pets.train]: kind=None is not known; use mosaic, image-npz"]),
         ("[pets.train]\nkind = 'pickle'\n", ["kind='pickle' is not known"]),
         ("[pets.train]\nkind = ['mosaic']\n", ["kind=['mosaic'] is not known"]),
-        ("[pets.train]\nkind = 'mosaic'\n", ["files is missing: use a list of paths"]),
-        ("[pets.train]\nkind = 'uci'\nfiles = 'a'\n", ["files='a' cannot be used: use a list of paths"]),
+        ("[pets.train]\nkind = 'mosaic'\n", ["files is missing; use a list of paths"]),
+        ("[pets.train]\nkind = 'uci'\nfiles = 'a'\n", ["files='a' cannot be used; use a list of paths"]),
         ("[pets.train]\nkind = 'uci'\nfiles = []\n", ["files=[] cannot be used"]),
         ("[pets.train]\nkind = 'uci'\nfiles = [1]\n", ["files=[1] cannot be used"]),
-        ("[pets.train]\nkind = 'uci'\nfiles = ['a', 'b']\n", ["files names 2 files: use one file"]),
-        (PETS + "lables = 'y'\n", ["'lables' is no setting of kind image-npz: use kind, files,"]),
-        (PETS + "rows = -1\n", ["rows=-1 cannot be used: use a whole number"]),
+        ("[pets.train]\nkind = 'uci'\nfiles = ['a', 'b']\n", ["files names 2 files; use one file"]),
+        (PETS + "lables = 'y'\n", ["'lables' is no setting of kind image-npz; use kind, files,"]),
+        (PETS + "rows = -1\n", ["rows=-1 cannot be used; use a whole number"]),
         (PETS + "rows = true\n", ["rows=True cannot be used"]),
         (PETS + "images = 3\n", ["images=3 cannot be used"]),
         (PETS.replace('["cat", "dog"]', '"cat"'), ["classes='cat' cannot be used"]),
         (PETS + "sha256 = 'abc'\n", ["sha256='abc' cannot be used"]),
-        (PETS + "sha256 = { 'pets.npz' = 'abc' }\n", ["sha256 of pets.npz is 'abc': use 64 hexadecimal digits"]),
-        (PETS + "sha256 = { 'x.npz' = 'abc' }\n", ["sha256 has 'x.npz', which is none of the files: use pets.npz"]),
+        (PETS + "sha256 = { 'pets.npz' = 'abc' }\n", ["sha256 of pets.npz is 'abc'; use 64 hexadecimal digits"]),
+        (PETS + "sha256 = { 'x.npz' = 'abc' }\n", ["sha256 has 'x.npz', which is none of the files; use pets.npz"]),
         (MOSAIC, ["[svhn.train]: classes is missing"]),
-        (MOSAIC + "classes = ['a', 'b']\n", ["classes has 2 names: use the 10 classes of svhn"]),
-        (MOSAIC.replace("train", "val") + TEN, ["svhn has no split 'val': use train, test, extra"]),
-        (MOSAIC + TEN + "tile = 0\n", ["tile=0 cannot be used: use a whole number from 1 to 4096"]),
+        (MOSAIC + "classes = ['a', 'b']\n", ["classes has 2 names; use the 10 classes of svhn"]),
+        (MOSAIC.replace("train", "val") + TEN, ["svhn has no split 'val'; use train, test, extra"]),
+        (MOSAIC + TEN + "tile = 0\n", ["tile=0 cannot be used; use a whole number from 1 to 4096"]),
         (MOSAIC + TEN + "tile = 1_000_000_000\n", ["tile=1000000000 cannot be used"]),
         (MOSAIC + TEN + "tile = 32.0\n", ["tile=32.0 cannot be used"]),
-        ("[svhn.train]\nkind = 'uci'\nfiles = ['a']\n", ["kind='uci' does not fit svhn, which is images: use mosaic"]),
-        ("[boston.all]\nkind = 'tiny-imagenet'\nfiles = ['a']\n", ["does not fit boston, which is a table: use uci"]),
-        ("[p.all]\nkind = 'image-folder'\nfiles = ['a']\nchannels = 2\n", ["channels=2 cannot be used: use 1 (grey)"]),
+        ("[svhn.train]\nkind = 'uci'\nfiles = ['a']\n", ["kind='uci' does not fit svhn, which is images; use mosaic"]),
+        ("[boston.all]\nkind = 'tiny-imagenet'\nfiles = ['a']\n", ["does not fit boston, which is a table; use uci"]),
+        ("[p.all]\nkind = 'image-folder'\nfiles = ['a']\nchannels = 2\n", ["channels=2 cannot be used; use 1 (grey)"]),
         ("[p.all]\nkind = 'image-folder'\nfiles = ['a']\nchannels = true\n", ["channels=True cannot be used"]),
         ("[p.all]\nkind = 'table-npz'\nfiles = ['a']\ny = ['y']\nx = ['a', 'b', 'c']\n", ["x=['a', 'b', 'c'] cannot"]),
     ],
@@ -186,10 +186,10 @@ def test_paths_outside_the_folder(tmp_path: Path, file: str) -> None:
     pets(tmp_path, "x.npz")
     quoted = file.replace("\\", "\\\\").replace("\t", "\\t").replace("\x00", "\\u0000")
     catalogue(root, PETS.replace("pets.npz", quoted))
-    refused(lambda: load("pets", root), "[pets.train]: files=", "cannot be used: use a")
+    refused(lambda: load("pets", root), "[pets.train]: files=", "cannot be used; use a")
     text = MOSAIC.replace("l.npz", quoted)
     catalogue(root, text + TEN)
-    refused(lambda: load("svhn", root), "[svhn.train]: labels=", "cannot be used: use a path inside the data folder")
+    refused(lambda: load("svhn", root), "[svhn.train]: labels=", "cannot be used; use a path inside the data folder")
 
 
 def test_links_outside_the_folder(tmp_path: Path) -> None:
@@ -201,7 +201,7 @@ def test_links_outside_the_folder(tmp_path: Path) -> None:
     (root / "loop").symlink_to(root / "loop")
     for file in ("link.npz", "folder/pets.npz", "folder/*.npz", "l*k.npz"):
         catalogue(root, PETS.replace("pets.npz", file))
-        refused(lambda: load("pets", root), f"leads outside {root} by a link: use the file itself there")
+        refused(lambda: load("pets", root), f"leads outside {root} by a link; use the file itself there")
     catalogue(root, PETS.replace("pets.npz", "loop"))
     refused(lambda: load("pets", root))
     (root / "inner.npz").symlink_to(root / "pets.npz")

@@ -114,7 +114,7 @@ def test_image_folders(tmp_path: Path) -> None:
     assert data.images.shape == (2, 1, 6, 6)
     assert data.classes == ("cat", "dog")
     catalogue(tmp_path, '[pets.train]\nkind = "image-folder"\nfiles = ["pets"]\n')
-    refused(lambda: load("pets", tmp_path), "4x4 to 5x5", "give size=")
+    refused(lambda: load("pets", tmp_path), "4x4 to 5x5", "give size")
 
 
 def test_a_part_of_tiny_imagenet(tmp_path: Path) -> None:

@@ -147,7 +147,7 @@ def test_no_network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_sets_without_public_files(tmp_path: Path) -> None:
     with pytest.raises(ParameterError, match=r"prostate cannot be fetched: put prostate\.data into"):
         fetch("prostate", tmp_path)
-    with pytest.raises(ParameterError, match="diabetes needs no files: comes with scikit-learn"):
+    with pytest.raises(ParameterError, match=r"diabetes needs no files \(comes with scikit-learn\): load it"):
         fetch("diabetes", tmp_path)
     with pytest.raises(ParameterError, match="no data set known here"):
         fetch("nope", tmp_path)

@@ -198,7 +198,7 @@ def test_refused_folders(tmp_path: Path) -> None:
     refused(lambda: image_folder(tmp_path / "none"), "does not exist")
     refused(lambda: image_folder(tmp_path), "no pictures")
     unpacked(tmp_path / "f", {"a/1.png": picture(bytes_of(4, 4)), "a/2.png": picture(bytes_of(5, 5))})
-    refused(lambda: image_folder(tmp_path / "f"), "4x4 to 5x5", "give size=")
+    refused(lambda: image_folder(tmp_path / "f"), "4x4 to 5x5", "give size")
     whole = picture(bytes_of(40, 40, 3))
     for bad in (b"", b"no picture", whole[:200], whole[: len(whole) // 2]):
         unpacked(tmp_path / "f", {"a/1.png": bad})

@@ -118,7 +118,7 @@ def test_one_preprocessing_takes_every_set_and_keeps_them_apart_by_content_alone
     assert torch.equal(prepare(outside)[0], prepare(inside)[0])
     leaky = Preprocess.fitted(outside, size=28, channels=1)
     assert not torch.allclose(leaky(outside)[0], prepare(inside)[0], atol=0.1)
-    with pytest.raises(DataError, match=r"images of torch\.float32"):
+    with pytest.raises(DataError, match=r"images are of torch\.float32"):
         prepare(prepare(inside))  # twice
 
 

@@ -28,7 +28,7 @@ from typing import Any, NamedTuple
 from r2d2net.data.copy_kinds import KINDS, Kind, Setting, is_names, is_text, is_whole
 from r2d2net.data.entry import Entry, Source
 from r2d2net.data.formats.read_errors import damaged, reading
-from r2d2net.errors import DataError, ParameterError
+from r2d2net.errors import DataError, ParameterError, Value
 
 FILE = "r2d2net-data.toml"
 VARIABLE = "R2D2NET_DATA_CATALOGUE"
@@ -66,7 +66,8 @@ def catalogue_files(root: Path, catalogue: str | Path | None = None) -> list[Pat
         path = Path(given).expanduser()
         if not path.is_file():
             name = "catalogue" if catalogue is not None else VARIABLE
-            raise ParameterError(f"{name}={path} is not a file: name a catalogue file, see docs/data.md")
+            fix = "name a catalogue file, see docs/data.md"
+            raise ParameterError("is not a file", argument=name, value=path, fix=fix)
         files.append(path)
     if own.is_file() and not any(own.samefile(path) for path in files):
         files.append(own)
@@ -95,9 +96,8 @@ def read_catalogue(path: Path, root: Path, public: Mapping[str, Entry]) -> list[
     for name, splits in content.items():
         _check_name(path, "data set", name)
         if not isinstance(splits, dict) or not all(isinstance(table, dict) for table in splits.values()):
-            raise DataError(
-                f"{path}: {name} has no splits: describe each in a table of its own, such as [{name}.train]"
-            )
+            fix = f"describe each in a table of its own, such as [{name}.train]"
+            raise DataError(f", {name} has no splits", value=path, fix=fix)
         for split, table in splits.items():
             _check_name(path, "split", split)
             copies.append(_Table(path, root, name, split, table).copy(public.get(name)))
@@ -106,7 +106,8 @@ def read_catalogue(path: Path, root: Path, public: Mapping[str, Entry]) -> list[
 
 def _check_name(path: Path, what: str, name: str) -> None:
     if not NAME.fullmatch(name):
-        raise DataError(f"{path}: {_short(name)} cannot name a {what}: use up to 64 letters, digits and . _ -")
+        fix = "use up to 64 letters, digits and . _ -"
+        raise DataError((f"{path}, ", Value(name), f" cannot name a {what}"), fix=fix)
 
 
 class _Table(NamedTuple):
@@ -130,16 +131,19 @@ class _Table(NamedTuple):
         allowed = common | dict(kind.settings)
         unknown = next((key for key in self.table if key not in allowed), None)
         if unknown is not None:
-            raise self.fault(f"{_short(unknown)} is no setting of kind {self.table['kind']}", ", ".join(allowed))
+            parts = (Value(unknown), f" is no setting of kind {self.table['kind']}")
+            raise self.fault(*parts, use=", ".join(allowed))
         values = {key: self.value(key, setting) for key, setting in allowed.items()}
         files = [file for pattern in values["files"] for file in self.expanded("files", pattern)]
         if len(files) > 1 and not kind.several:
-            raise self.fault(f"files names {len(files)} files", f"one file or folder for kind {values['kind']}")
+            use = f"one file or folder for kind {values['kind']}"
+            raise self.fault(f"files names {len(files)} files", use=use)
         settings = {key: values[key] for key in kind.settings}
         further = [self.inside(key, settings[key]) for key, setting in kind.settings.items() if setting.path]
         classes = settings.get("classes", ())
         if entry is not None and entry.classes and classes and len(classes) != entry.classes:
-            raise self.fault(f"classes has {len(classes)} names", f"the {entry.classes} classes of {self.name}")
+            use = f"the {entry.classes} classes of {self.name}"
+            raise self.fault(f"classes has {len(classes)} names", use=use)
         checksums = self.checksums(values["sha256"], {*files, *further})
         source = _source(kind, self.split, files, further, settings, values["rows"], checksums)
         return Copy(self.name, self.split, source, len(classes), values["note"])
@@ -148,25 +152,25 @@ class _Table(NamedTuple):
         """Return the kind, checked against what is known of the set."""
         name = self.table.get("kind")
         if not isinstance(name, str) or name not in KINDS:
-            raise self.fault(f"kind={_short(name)} is not known", ", ".join(KINDS))
+            raise self.fault("kind=", Value(name), " is not known", use=", ".join(KINDS))
         kind = KINDS[name]
         if entry is not None and self.split not in entry.splits:
-            raise self.fault(f"{self.name} has no split {self.split!r}", ", ".join(entry.splits))
+            raise self.fault(f"{self.name} has no split ", Value(self.split), use=", ".join(entry.splits))
         if entry is not None and entry.shape is not None and kind.images != (len(entry.shape) == 3):
             holds = "images" if len(entry.shape) == 3 else "a table"
             fitting = ", ".join(key for key, other in KINDS.items() if other.images != kind.images)
-            raise self.fault(f"kind={name!r} does not fit {self.name}, which is {holds}", fitting)
+            raise self.fault("kind=", Value(name), f" does not fit {self.name}, which is {holds}", use=fitting)
         return kind
 
     def value(self, key: str, setting: Setting) -> Any:
         """Return a checked value, or the default."""
         if key not in self.table:
             if setting.required:
-                raise self.fault(f"{key} is missing", setting.expected)
+                raise self.fault(f"{key} is missing", use=setting.expected)
             return setting.default
         value = self.table[key]
         if not setting.accepts(value):
-            raise self.fault(f"{key}={_short(value)} cannot be used", setting.expected)
+            raise self.fault(f"{key}=", Value(value), " cannot be used", use=setting.expected)
         return value
 
     def expanded(self, key: str, pattern: str) -> list[str]:
@@ -183,26 +187,28 @@ class _Table(NamedTuple):
         parts = file.split("/")
         plain = is_text(file) and "\\" not in file and ":" not in parts[0] and not PurePosixPath(file).is_absolute()
         if not plain or ".." in parts or any(sign in file for sign in "*?["):
-            raise self.fault(f"{key}={_short(file)} cannot be used", PATH)
+            raise self.fault(f"{key}=", Value(file), " cannot be used", use=PATH)
         try:
             resolved = (self.root / file).resolve()
         except (OSError, RuntimeError, ValueError) as error:  # links in a circle, a name that is too long
-            raise self.fault(f"{key}={_short(file)} cannot be resolved", PATH) from error
+            raise self.fault(f"{key}=", Value(file), " cannot be resolved", use=PATH) from error
         if not resolved.is_relative_to(self.root.resolve()):
-            raise self.fault(f"{key}={_short(file)} leads outside {self.root} by a link", "the file itself there")
+            problem = (f"{key}=", Value(file), f" leads outside {self.root} by a link")
+            raise self.fault(*problem, use="the file itself there")
         return file
 
     def checksums(self, given: Mapping[str, object], files: set[str]) -> dict[str, str]:
         """Return the checksums by file, each of a file that the table names."""
         for file, digest in given.items():
             if file not in files:
-                raise self.fault(f"sha256 has {_short(file)}, which is none of the files", ", ".join(sorted(files)))
+                parts = ("sha256 has ", Value(file), ", which is none of the files")
+                raise self.fault(*parts, use=", ".join(sorted(files)))
             if not isinstance(digest, str) or not CHECKSUM.fullmatch(digest):
-                raise self.fault(f"sha256 of {file} is {_short(digest)}", "64 hexadecimal digits")
+                raise self.fault(f"sha256 of {file} is ", Value(digest), use="64 hexadecimal digits")
         return {file: f"sha256:{digest}" for file, digest in given.items()}
 
-    def fault(self, fault: str, expected: str) -> DataError:
-        return DataError(f"{self.path}, [{self.name}.{self.split}]: {fault}: use {expected}")
+    def fault(self, *problem: str | Value, use: str) -> DataError:
+        return DataError((f"{self.path}, [{self.name}.{self.split}]: ", *problem), fix=f"use {use}")
 
 
 def _source(
@@ -228,8 +234,3 @@ def _source(
         checksums=checksums,
         settings=json.dumps(settings, sort_keys=True),
     )
-
-
-def _short(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= 80 else f"{text[:77]}..."

@@ -21,7 +21,7 @@ from urllib.parse import urlsplit
 from r2d2net.data.entry import Remote
 from r2d2net.data.loading import known
 from r2d2net.data.verifying import checksum
-from r2d2net.errors import DataError, ParameterError
+from r2d2net.errors import DataError, ParameterError, Shown
 
 CHUNK = 1 << 20
 Progress = Callable[[int, int | None], None]  # called with the bytes so far and in total
@@ -45,10 +45,12 @@ def fetch(name: str, root: str | Path, progress: Callable[[str], Progress] | Non
     """
     entry = known(name, root)
     if entry.bundled:
-        raise ParameterError(f"{name} needs no files: {entry.note}, so load it without fetching")
+        fix = "load it without fetching"
+        raise ParameterError(f"needs no files ({entry.note})", value=Shown(name), fix=fix)
     if not entry.remotes:
         files = " and ".join(entry.preferred(entry.splits[0]).files[entry.splits[0]])
-        raise ParameterError(f"{name} cannot be fetched: put {files} into {Path(root) / entry.folders[0]} yourself")
+        fix = f"put {files} into {Path(root) / entry.folders[0]} yourself"
+        raise ParameterError("cannot be fetched", value=Shown(name), fix=fix)
     folder = Path(root).expanduser() / entry.folders[0]
     return [fetch_file(r, folder, Download(progress=progress(r.file) if progress else None)) for r in entry.remotes]
 
@@ -63,17 +65,20 @@ def fetch_file(remote: Remote, folder: Path, download: Download | None = None) -
     if target.exists():
         if checksum(target, algorithm) == expected:
             return target
-        raise DataError(f"{target} is there with another checksum than {remote.checksum}: remove it to fetch it again")
+        problem = f"exists with another checksum than {remote.checksum}"
+        raise DataError(problem, value=target, fix="remove it to fetch it again")
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         pooch.get_logger().setLevel("ERROR")
         pooch.retrieve(remote.url, remote.checksum, target.name, target.parent, downloader=download or Download())
     except ValueError as error:  # what pooch raises for a wrong checksum
-        raise DataError(f"{remote.url} sent another file than pinned, nothing was kept: {by_hand}") from error
+        problem = "sent another file than pinned, nothing was kept"
+        raise DataError(problem, value=Shown(remote.url), fix=by_hand) from error
     except (urllib.error.URLError, HTTPException, OSError) as error:
         plain = error if isinstance(error, urllib.error.HTTPError) else getattr(error, "reason", error)
         reason = " ".join(str(plain).split())
-        raise DataError(f"{remote.url} could not be fetched ({reason}): try again, or {by_hand}") from error
+        fix = f"try again, or {by_hand}"
+        raise DataError(f"could not be fetched ({reason})", value=Shown(remote.url), fix=fix) from error
     return target
 
 

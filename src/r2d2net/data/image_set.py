@@ -36,18 +36,15 @@ class ImageSet:
     def __post_init__(self) -> None:
         shape = tuple(self.images.shape)
         if self.images.dtype != torch.uint8 or len(shape) != 4 or shape[1] not in (1, 3):
-            raise DataError(
-                f"images of {self.images.dtype} and shape {shape}: need uint8 of (n, 1 or 3, height, width)"
-            )
+            fix = "give uint8 of (n, 1 or 3, height, width)"
+            raise DataError(f"are of {self.images.dtype} and shape {shape}", argument="images", fix=fix)
         if self.labels.dtype != torch.int64 or self.labels.shape != shape[:1]:
-            raise DataError(
-                f"labels of {self.labels.dtype} and shape {tuple(self.labels.shape)}: need int64 of {shape[:1]}"
-            )
+            problem = f"are of {self.labels.dtype} and shape {tuple(self.labels.shape)}"
+            raise DataError(problem, argument="labels", fix=f"give int64 of {shape[:1]}")
         if len(self.labels) and not 0 <= int(self.labels.min()) <= int(self.labels.max()) < len(self.classes):
             low, high = int(self.labels.min()), int(self.labels.max())
-            raise DataError(
-                f"labels run from {low} to {high}: {len(self.classes)} classes allow 0 to {len(self.classes) - 1}"
-            )
+            fix = f"{len(self.classes)} classes allow 0 to {len(self.classes) - 1}"
+            raise DataError(f"run from {low} to {high}", argument="labels", fix=fix)
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -71,6 +68,7 @@ def channels_first(images: np.ndarray, labels: np.ndarray, classes: tuple[str, .
     if images.ndim == 3:
         images = images[..., None]
     if images.ndim != 4 or images.dtype != np.uint8 or labels.dtype.kind not in "iu":
-        raise DataError(f"images {images.dtype} {images.shape}, labels {labels.dtype}: need uint8 images, whole labels")
+        problem = f"images {images.dtype} {images.shape}, labels {labels.dtype}"
+        raise DataError(problem, fix="give uint8 images and whole-numbered labels")
     tensor = torch.from_numpy(np.require(images.transpose(0, 3, 1, 2), requirements=["C", "W"]))
     return ImageSet(tensor, torch.from_numpy(labels.reshape(-1).astype(np.int64)), classes)

@@ -11,7 +11,7 @@ from r2d2net.data.entry import Entry, Place
 from r2d2net.data.image_set import ImageSet
 from r2d2net.data.known_sets import known_sets
 from r2d2net.data.table import Table
-from r2d2net.errors import DataError, ParameterError
+from r2d2net.errors import DataError, ParameterError, Shown
 
 Images = Literal[
     "mnist", "fashion-mnist", "cifar10", "cifar100", "svhn", "omniglot", "tiny-imagenet", "diabetic-retinopathy"
@@ -19,6 +19,7 @@ Images = Literal[
 Tables = Literal["boston", "energy", "kin8nm", "naval", "wine", "yacht", "diabetes", "leukemia", "prostate"]
 
 VARIABLE = "R2D2NET_DATA"
+FIX = "name the folder that holds the data sets"
 
 
 @overload
@@ -77,12 +78,10 @@ def data_root(root: str | Path | None, exists: bool = True) -> Path:
     """Return the folder that holds the data sets, from the argument or the environment variable."""
     given = root if root is not None else os.environ.get(VARIABLE)
     if not given:
-        fix = "name the folder that holds the data sets"
-        raise ParameterError(f"and {VARIABLE} is not set", argument="root", value=None, fix=fix)
+        raise ParameterError(f"and {VARIABLE} is not set", argument="root", value=None, fix=FIX)
     folder = Path(given).expanduser()
     if exists and not folder.is_dir():
-        fix = "name the folder that holds the data sets"
-        raise ParameterError("is not a folder", argument="root", value=folder, fix=fix)
+        raise ParameterError("is not a folder", argument="root", value=folder, fix=FIX)
     return folder
 
 
@@ -103,7 +102,8 @@ def find(entry: Entry, root: Path, split: str) -> Place:
     folder = root / entry.folders[0]
     missing = " and ".join(file for file in entry.preferred(split).files[split] if not (folder / file).exists())
     get = f", or run `r2d2net data fetch {entry.name}`" if entry.fetchable(split) else " (it cannot be fetched)"
-    raise DataError(f"{entry.name} ({split}) is not in {root}: put {missing} into {folder}{get}")
+    fix = f"put {missing} into {folder}{get}"
+    raise DataError(f"is not in {root}", value=Shown(f"{entry.name} ({split})"), fix=fix)
 
 
 def places(entry: Entry, root: Path) -> list[Place]:

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from r2d2net.data.image_set import ImageSet
 from r2d2net.data.preprocess import Preprocess
-from r2d2net.errors import DataError
+from r2d2net.errors import Argument, DataError, Value
 from r2d2net.metrics.ood import OODScores, Predictor, Score, compare_scores, uncertainty_scores
 
 
@@ -42,7 +42,8 @@ def ood_images(
         seed: Seed of the draws.
     """
     if not isinstance(preprocess, Preprocess):
-        raise DataError(f"preprocess is a {type(preprocess).__name__}: give the Preprocess of the training images")
+        fix = "give the Preprocess of the training images"
+        raise DataError(("is a ", Value(type(preprocess))), argument="preprocess", fix=fix)
     x = _prepared(preprocess, "inside", inside)
     shape = tuple(x.shape[1:])
     in_scores = uncertainty_scores(posterior, x, score, draws=draws, seed=seed)
@@ -50,8 +51,8 @@ def ood_images(
     for name, images in outside.items():
         x = _prepared(preprocess, f"outside[{name!r}]", images)
         if tuple(x.shape[1:]) != shape:
-            found = tuple(x.shape[1:])
-            raise DataError(f"outside[{name!r}] comes out as {found}, inside as {shape}: use a Preprocess with a size")
+            problem = ("comes out as ", Value(tuple(x.shape[1:])), ", ", Argument("inside"), f" as {shape}")
+            raise DataError(problem, argument=f"outside[{name!r}]", fix="use a Preprocess with a size")
         out_scores = uncertainty_scores(posterior, x, score, draws=draws, seed=seed)
         results[name] = compare_scores(in_scores, out_scores, score)
     return results
@@ -59,5 +60,6 @@ def ood_images(
 
 def _prepared(preprocess: Preprocess, name: str, images: ImageSet) -> Tensor:
     if not isinstance(images, ImageSet):
-        raise DataError(f"{name} is a {type(images).__name__}: give the raw ImageSet, preprocessing is done here")
+        fix = "give the raw ImageSet, preprocessing is done here"
+        raise DataError(("is a ", Value(type(images))), argument=name, fix=fix)
     return preprocess(images.images)

@@ -70,7 +70,7 @@ class Preprocess:
         if size is None and images.shape[2] == images.shape[3]:
             size = images.shape[2]  # other sets, such as those out of distribution, must come out alike
         if len(images) == 0:
-            raise DataError("images has 0 rows: give the training images")
+            raise DataError("has 0 rows", argument="images", fix="give the training images")
         blank = channels or images.shape[1]
         shaped = cls((0.0,) * blank, (1.0,) * blank, size).shaped(images)
         first, second = torch.zeros(2, blank, dtype=torch.float64)

@@ -80,7 +80,8 @@ def simulate(scenario: str | int, *, n: int = 10_000, seed: int, variant: Varian
     """
     name = str(scenario)
     if name not in SCENARIOS:
-        raise ParameterError(f"scenario={scenario!r} is not known: use one of {', '.join(SCENARIOS)}")
+        fix = f"use one of {', '.join(SCENARIOS)}"
+        raise ParameterError("is not known", argument="scenario", value=scenario, fix=fix)
     require(variant in get_args(Variant), "variant", variant, 'use "text" or "table"')
     require_whole("n", n)
     require_whole("seed", seed, least=0)

@@ -70,12 +70,13 @@ def _cut(rows: np.ndarray, y: np.ndarray | None, count: int, seed: int) -> tuple
         kept, cut = train_test_split(rows, test_size=count, random_state=seed, stratify=None if y is None else y[rows])
     except ValueError as error:
         reason = " ".join(str(error).split())
-        raise ParameterError(f"{len(rows)} rows cannot be cut ({reason}): use other shares") from error
+        problem = f"rows cannot be cut ({reason})"
+        raise ParameterError(problem, value=len(rows), fix="use other shares") from error
     return kept, cut
 
 
 def _classes(labels: Tensor) -> np.ndarray:
     if labels.dim() != 1 or labels.is_floating_point():
-        shape = tuple(labels.shape)
-        raise ParameterError(f"labels of {labels.dtype} and shape {shape}: give whole numbers in one dimension")
+        problem = f"are of {labels.dtype} and shape {tuple(labels.shape)}"
+        raise ParameterError(problem, argument="labels", fix="give whole numbers in one dimension")
     return labels.cpu().numpy()

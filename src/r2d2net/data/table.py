@@ -12,11 +12,12 @@ import torch
 from torch import Tensor
 
 from r2d2net.data.formats.read_errors import reading
-from r2d2net.errors import DataError, ParameterError, require
+from r2d2net.errors import Argument, DataError, ParameterError, Value, require
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
+FILL = "fill or remove such rows"
 Split = tuple[Tensor, Tensor]  # row numbers: train, test
 
 
@@ -41,13 +42,14 @@ class Table:
     def __post_init__(self) -> None:
         if self.x.dim() != 2 or self.y.shape != self.x.shape[:1] or len(self.names) != self.x.shape[1]:
             shapes = f"x {tuple(self.x.shape)}, y {tuple(self.y.shape)}, {len(self.names)} names"
-            raise DataError(f"{shapes}: need x (n, inputs), y (n,) and a name for each input")
+            raise DataError(shapes, fix="give x (n, inputs), y (n,) and a name for each input")
         rows = [part for split in self.splits for part in split]
         if any(len(part) and not 0 <= int(part.min()) <= int(part.max()) < len(self) for part in rows):
-            raise DataError(f"a split names rows outside 0 to {len(self) - 1}")
+            raise DataError(f"a split names rows outside 0 to {len(self) - 1}", fix="give numbers of rows")
         shared = next((k for k, (train, test) in enumerate(self.splits) if bool(torch.isin(test, train).any())), None)
         if shared is not None:
-            raise DataError(f"split {shared} has rows that are both for training and for test: they must be apart")
+            problem = f"split {shared} has rows that are both for training and for test"
+            raise DataError(problem, fix="give each row to one of them")
 
     def __len__(self) -> int:
         return len(self.y)
@@ -94,7 +96,8 @@ def table_from_frame(path: Path, frame: DataFrame, target: str, inputs: Sequence
     names = [name for name in frame.columns if name != target] if inputs is None else list(inputs)
     missing = [name for name in [target, *names] if name not in frame.columns]
     if missing:
-        raise ParameterError(f"{path} has no column {missing[0]!r}: it has {', '.join(map(repr, frame.columns))}")
+        fix = f"it has {', '.join(map(repr, frame.columns))}"
+        raise ParameterError((f"{path} has no column ", Value(missing[0])), fix=fix)
     y, classes = _target(path, frame, target)
     columns = [_numbers(path, frame, name) for name in names]
     x = np.stack(columns, 1) if columns else np.empty((len(frame), 0), np.float32)
@@ -117,21 +120,20 @@ def _read_frame(path: Path) -> DataFrame:
         try:
             return pd.read_parquet(path)
         except ImportError as error:
-            raise ParameterError(f"{path} needs pyarrow: pip install 'r2d2net[parquet]'") from error
+            raise ParameterError("needs pyarrow", value=path, fix="pip install 'r2d2net[parquet]'") from error
     return pd.read_csv(path)
 
 
 def _numbers(path: Path, frame: DataFrame, name: str) -> np.ndarray:
     column = frame[name]
     if column.dtype.kind not in "biuf":
-        raise DataError(
-            f"{path}, column {name!r} holds {column.dtype}, not numbers: encode it or leave it out of inputs"
-        )
+        problem = f", column {name!r} holds {column.dtype}, not numbers"
+        raise DataError(problem, value=path, fix=("encode it or leave it out of ", Argument("inputs")))
     with np.errstate(over="ignore"):  # 1e300 is not finite in float32
         values = np.array(column, dtype=np.float32)  # a copy: pandas may lend read-only memory
     bad = np.flatnonzero(~np.isfinite(values))
     if len(bad):
-        raise DataError(f"{path}, column {name!r} has no finite number in row {bad[0]}: fill or remove such rows")
+        raise DataError(f", column {name!r} has no finite number in row {bad[0]}", value=path, fix=FILL)
     return values
 
 
@@ -140,8 +142,7 @@ def _target(path: Path, frame: DataFrame, name: str) -> tuple[np.ndarray, tuple[
     if column.dtype.kind in "iuf":
         return _numbers(path, frame, name), ()
     if column.isna().any():
-        raise DataError(
-            f"{path}, column {name!r} is empty in row {int(column.isna().argmax())}: fill or remove such rows"
-        )
+        row = int(column.isna().argmax())
+        raise DataError(f", column {name!r} is empty in row {row}", value=path, fix=FILL)
     classes, labels = np.unique(column.astype(str).to_numpy(dtype=object), return_inverse=True)
     return labels.astype(np.int64), tuple(str(c) for c in classes)

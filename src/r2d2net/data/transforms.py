@@ -15,6 +15,7 @@ from torch.nn import functional
 from r2d2net.errors import DataError, require, require_whole
 
 GREY = (0.299, 0.587, 0.114)  # ITU-R BT.601, as in JPEG and Pillow
+IMAGES = "give uint8 of (n, 1 or 3, height, width)"
 CHUNK = 4096  # images worked on as floats at a time
 
 
@@ -27,7 +28,8 @@ def normalise(images: Tensor, mean: Sequence[float], std: Sequence[float]) -> Te
     check(images)
     channels = images.shape[1]
     if len(mean) != channels or len(std) != channels:
-        raise DataError(f"{len(mean)} means and {len(std)} stds for images of {channels} channels: give one a channel")
+        problem = f"{len(mean)} means and {len(std)} stds for images of {channels} channels"
+        raise DataError(problem, fix="give one of each for every channel")
     require(min(std) > 0, "std", tuple(std), "use positive numbers")
     scale = torch.tensor([1 / (255 * s) for s in std], device=images.device)[:, None, None]
     shift = torch.tensor([-m / s for m, s in zip(mean, std, strict=True)], device=images.device)[:, None, None]
@@ -112,9 +114,8 @@ def colour_jitter(
 def check(images: Tensor) -> None:
     """Refuse what is not a batch of uint8 images, such as images that were normalised already."""
     if images.dtype != torch.uint8 or images.dim() != 4 or images.shape[1] not in (1, 3):
-        raise DataError(
-            f"images of {images.dtype} and shape {tuple(images.shape)}: need uint8 of (n, 1 or 3, height, width)"
-        )
+        shape = tuple(images.shape)
+        raise DataError(f"are of {images.dtype} and shape {shape}", argument="images", fix=IMAGES)
 
 
 def _grey(x: Tensor) -> Tensor:

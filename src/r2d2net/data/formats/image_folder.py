@@ -25,7 +25,8 @@ def image_folder(path: str | Path, *, size: int | None = None, channels: int = 3
     path = Path(path)
     require(channels in (1, 3), "channels", channels, "use 1 (grey) or 3 (colour)")
     if not path.exists():
-        raise DataError(f"{path} does not exist: give a folder or zip with one subfolder of pictures a class")
+        fix = "give a folder or zip with one subfolder of pictures for each class"
+        raise DataError("does not exist", value=path, fix=fix)
     labels = {name: name.split("/")[0] for name in member_names(path) if is_picture(name) and "/" in name}
     return read_labelled(path, labels, tuple(sorted(set(labels.values()))), channels, size)
 

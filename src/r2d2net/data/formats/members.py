@@ -107,9 +107,9 @@ def _check_name(path: Path, name: str, plain: bool) -> None:
     parts = name.replace("\\", "/").split("/")
     if not plain or not parts[0] or parts[0][1:2] == ":" or ".." in parts:
         what = "points outside the archive" if plain else "is a link or a device"
-        raise DataError(f"{path} holds {name!r}, which {what}: such archives are refused; {FIX}")
+        raise DataError(f"holds {name!r}, which {what}: such archives are refused", value=path, fix=FIX)
 
 
 def _check_size(path: Path, name: str, size: int) -> None:
     if size > LARGEST:
-        raise DataError(f"{path} holds {name!r} of {size} bytes, more than {LARGEST}: {FIX}")
+        raise DataError(f"holds {name!r} of {size} bytes, more than {LARGEST}", value=path, fix=FIX)

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from r2d2net.data.formats.read_errors import damaged, reading
-from r2d2net.errors import DataError
+from r2d2net.errors import Argument, DataError
 
 SUFFIXES = (".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif", ".ppm", ".pgm", ".tif", ".tiff")
 
@@ -49,7 +49,8 @@ def stacked(pictures: Iterable[np.ndarray], path: Path) -> np.ndarray:
     shapes = sorted({array.shape[:2] for array in arrays})
     if len(shapes) > 1:
         sizes = f"{shapes[0][0]}x{shapes[0][1]} to {shapes[-1][0]}x{shapes[-1][1]}"
-        raise DataError(f"{path} holds pictures of several sizes ({sizes}): give size= to bring them to one")
+        fix = ("give ", Argument("size"), ", to which all are stretched")
+        raise DataError(f"holds pictures of several sizes ({sizes})", value=path, fix=fix)
     if not arrays:
-        raise DataError(f"{path} holds no pictures: put pictures ({', '.join(SUFFIXES[:3])}...) there")
+        raise DataError("holds no pictures", value=path, fix=f"put pictures ({', '.join(SUFFIXES[:3])}...) there")
     return np.stack(arrays)

@@ -31,7 +31,8 @@ def reading(path: Path, kind: str) -> Iterator[None]:
     except OSError as error:
         if error.errno is None:  # not the system's: Pillow and gzip use OSError for bad content
             raise damaged(path, kind, error) from error
-        raise DataError(f"{path} cannot be read ({(error.strerror or str(error)).lower()}): {FIX}") from error
+        reason = (error.strerror or str(error)).lower()
+        raise DataError(f"cannot be read ({reason})", value=path, fix=FIX) from error
     except Exception as error:
         raise damaged(path, kind, error) from error
 
@@ -39,4 +40,4 @@ def reading(path: Path, kind: str) -> Iterator[None]:
 def damaged(path: Path, kind: str, reason: object) -> DataError:
     """The error for a file that is not what its name says."""
     line = " ".join(str(reason).split())[:200] or type(reason).__name__
-    return DataError(f"{path} is not {kind}, or damaged ({line}): {FIX}")
+    return DataError(f"is not {kind}, or damaged ({line})", value=path, fix=FIX)

@@ -28,7 +28,8 @@ def read_pickle(content: bytes, path: Path) -> Any:
         try:
             return _finished(_Reader(io.BytesIO(content), encoding="latin1").load(), {})
         except _RefusedError as error:
-            raise DataError(f"{path} names {error}, which could run code: only arrays are read; {FIX}") from error
+            problem = f"names {error}, which could run code: only arrays are read"
+            raise DataError(problem, value=path, fix=FIX) from error
 
 
 class _RefusedError(Exception):
