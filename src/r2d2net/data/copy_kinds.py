@@ -102,16 +102,16 @@ KINDS: dict[str, Kind] = {
             "tile": Setting(SIDE, SIZE, 32),
             "classes": CLASSES,
         },
-        lambda files, given, split: read_mosaics(
-            files, given["labels"], given["key"], given["tile"], tuple(given["classes"])
+        lambda files, values, split: read_mosaics(
+            files, values["labels"], values["key"], values["tile"], tuple(values["classes"])
         ),
         several=True,
     ),
     "image-npz": Kind(
         True,
         {"images": _key("images", "images"), "labels": _key("labels", "labels"), "classes": CLASSES},
-        lambda files, given, split: read_image_npz(
-            files[0], tuple(given["classes"]), given["images"], given["labels"]
+        lambda files, values, split: read_image_npz(
+            files[0], tuple(values["classes"]), values["images"], values["labels"]
         ),
     ),
     "image-folder": Kind(
@@ -120,13 +120,13 @@ KINDS: dict[str, Kind] = {
             "size": Setting(SIDE, SIZE, None),
             "channels": Setting("1 (grey) or 3 (colour)", lambda value: type(value) is int and value in (1, 3), 3),
         },
-        lambda files, given, split: image_folder(files[0], size=given["size"], channels=given["channels"]),
+        lambda files, values, split: image_folder(files[0], size=values["size"], channels=values["channels"]),
     ),
-    "tiny-imagenet": Kind(True, {}, lambda files, given, split: read_tiny_imagenet(files[0], split)),
+    "tiny-imagenet": Kind(True, {}, lambda files, values, split: read_tiny_imagenet(files[0], split)),
     "uci": Kind(
         False,
         {"inputs": Setting("a list with the name of each input", is_names, None)},
-        lambda files, given, split: read_uci(files[0], given["inputs"]),
+        lambda files, values, split: read_uci(files[0], values["inputs"]),
     ),
     "table-npz": Kind(
         False,
@@ -137,8 +137,8 @@ KINDS: dict[str, Kind] = {
             "prefix": Setting("the text that numbered names of inputs begin with", is_text, "x"),
             "classes": Setting(CLASSES.expected, is_names, ()),
         },
-        lambda files, given, split: read_table_npz(
-            files[0], given["x"], given["y"], given["names"], given["prefix"], tuple(given["classes"])
+        lambda files, values, split: read_table_npz(
+            files[0], values["x"], values["y"], values["names"], values["prefix"], tuple(values["classes"])
         ),
     ),
     "table-csv": Kind(
@@ -147,6 +147,6 @@ KINDS: dict[str, Kind] = {
             "target": Setting("the name of the column to predict", is_text),
             "train": Setting("the name of the column that marks training rows", is_text, None),
         },
-        lambda files, given, split: read_split_table(files[0], given["target"], given["train"]),
+        lambda files, values, split: read_split_table(files[0], values["target"], values["train"]),
     ),
 }  # fmt: skip

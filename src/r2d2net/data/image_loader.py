@@ -1,6 +1,6 @@
-"""A DataLoader over an `ImageSet` that prepares whole batches: images stay uint8 until their batch is due.
+"""A DataLoader over an `ImageSet` that prepares whole batches: images stay uint8 until their batch is needed.
 
-`rn.fit` takes it as it is and seeds torch's global generator for it, so order and augmentation follow the run's seed.
+`rn.fit` takes it directly and seeds torch's global generator for it, so order and augmentation follow the run's seed.
 """
 
 from __future__ import annotations
@@ -22,7 +22,13 @@ else:
 
 
 class PreparedImages(Pairs):
-    """An `ImageSet` whose items are chosen rows, many at a time, augmented and preprocessed together."""
+    """A dataset whose items are batches: a list of row numbers gives those images, augmented and preprocessed together.
+
+    Args:
+        data: The images and labels.
+        preprocess: What turns them into the network's inputs.
+        augment: Random changes of the images, if any.
+    """
 
     def __init__(self, data: ImageSet, preprocess: Preprocess, augment: Augment | None = None) -> None:
         # resizing and grey conversion do not depend on the epoch
@@ -49,9 +55,17 @@ def image_loader(
     batch_size: int = 128,
     shuffle: bool = True,
 ) -> DataLoader[Any]:
-    """Batches of (images float32, labels), in a new random order every epoch.
+    """Return a loader of batches (images float32, labels).
 
-    A last, smaller batch is dropped if the rows are shuffled.
+    Args:
+        data: The images and labels.
+        preprocess: What turns them into the network's inputs.
+        augment: Random changes of the images, if any.
+        batch_size: The number of images in a batch.
+        shuffle: Whether every epoch has a new random order; the last, smaller batch is then dropped.
+
+    Returns:
+        A DataLoader that `rn.fit` and the posterior's `predict` take.
     """
     require_whole("batch_size", batch_size)
     prepared = PreparedImages(data, preprocess, augment)

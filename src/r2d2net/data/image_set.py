@@ -1,6 +1,6 @@
-"""`ImageSet`: labelled images as they are on disk, uint8, in the shape (images, channels, height, width).
+"""`ImageSet`: labelled images with their original pixel values, uint8 of shape (images, channels, height, width).
 
-Channels come first because networks take them so. Nothing is scaled or normalised here: `Preprocess` does that, the
+Channels come first because networks expect that. Nothing is scaled or normalised here: `Preprocess` does that, in the
 same way for every set that a network sees.
 """
 
@@ -50,21 +50,21 @@ class ImageSet:
         return len(self.labels)
 
     def __getitem__(self, rows: Tensor | slice) -> ImageSet:
-        """The chosen rows, all classes kept."""
+        """Return the chosen rows; all classes are kept."""
         return ImageSet(self.images[rows], self.labels[rows], self.classes)
 
     def counts(self) -> dict[str, int]:
-        """How many images each class has."""
-        found = torch.bincount(self.labels, minlength=len(self.classes))
-        return dict(zip(self.classes, found.tolist(), strict=True))
+        """Return the number of images of each class."""
+        counts = torch.bincount(self.labels, minlength=len(self.classes))
+        return dict(zip(self.classes, counts.tolist(), strict=True))
 
     def to(self, device: torch.device | str) -> ImageSet:
-        """The same set on another device."""
+        """Return the set with its tensors on another device."""
         return ImageSet(self.images.to(device), self.labels.to(device), self.classes)
 
 
 def channels_first(images: np.ndarray, labels: np.ndarray, classes: tuple[str, ...]) -> ImageSet:
-    """An `ImageSet` from uint8 arrays of shape (n, height, width) or (n, height, width, channels)."""
+    """Build an `ImageSet` from uint8 arrays of shape (n, height, width) or (n, height, width, channels)."""
     if images.ndim == 3:
         images = images[..., None]
     if images.ndim != 4 or images.dtype != np.uint8 or labels.dtype.kind not in "iu":

@@ -1,10 +1,10 @@
-"""Out-of-distribution figures of image sets, all brought to the network by one `Preprocess`.
+"""Out-of-distribution scores of image sets that all pass through one `Preprocess`.
 
-The sets are given as they lie on disk, uint8, and nothing reaches the posterior but through the one preprocessing of
-its training images. So no side can have been normalised by its own mean, or resized in another way, and be told by it.
+The sets are given with their original pixels, uint8, and reach the posterior only through the preprocessing of its
+training images. So no set can be recognised because it was normalised by its own mean or resized in another way.
 
-What a set is by itself remains: Omniglot's black on white is told from MNIST's white on black by polarity alone. Where
-that is not the question, give `transforms.invert` of its images.
+Other properties of a set remain: Omniglot's black on white differs from MNIST's white on black by polarity alone. Where
+that is not of interest, give `transforms.invert` of its images.
 """
 
 from __future__ import annotations
@@ -30,16 +30,22 @@ def ood_images(
     draws: int | Literal["mean"] = 100,
     seed: int | None = 0,
 ) -> dict[str, OODScores]:
-    """Compare each set of ``outside`` with ``inside``, all after the same preprocessing and with the same draws.
+    """Compare each set of ``outside`` with ``inside``, after the same preprocessing and with the same weight draws.
 
     Args:
-        posterior: A posterior of a classifier of images.
+        posterior: The posterior of an image classifier.
         preprocess: The preprocessing of its training images.
-        inside: Images of the kind it was trained on, not those it was trained on.
-        outside: Images of other kinds, by name.
-        score: As for `metrics.ood_scores`.
-        draws: Number of weight draws, or "mean".
-        seed: Seed of the draws.
+        inside: Images of the distribution it was trained on, but not its training images.
+        outside: Images of other distributions, by name.
+        score: The uncertainty score, as for `metrics.ood_scores`.
+        draws: The number of weight draws, or "mean".
+        seed: The seed of the draws.
+
+    Returns:
+        The scores for each name in ``outside``.
+
+    Raises:
+        DataError: If a set is not a raw `ImageSet`, or the preprocessed images have different shapes.
     """
     if not isinstance(preprocess, Preprocess):
         fix = "give the Preprocess of the training images"

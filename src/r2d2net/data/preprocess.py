@@ -1,8 +1,8 @@
-"""`Preprocess` and `Augment`: what happens to images between disk and network, as data.
+"""`Preprocess` and `Augment`: the steps between stored images and a network's inputs, as plain data.
 
-One `Preprocess` is made from the training images and applied to every set that the network sees, those from elsewhere
-included. Sets that each got their own normalisation could be told apart by it alone, and an out-of-distribution score
-would measure the preprocessing. Only uint8 images are taken, so nothing is normalised twice.
+One `Preprocess` is fitted to the training images and applied to every set that the network sees, including those from
+other distributions. Sets with a normalisation each could be told apart by that alone, and an out-of-distribution score
+would measure the preprocessing. Only uint8 images are accepted, so nothing is normalised twice.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from r2d2net.errors import DataError, require, require_whole
 
 @dataclass(frozen=True)
 class Preprocess:
-    """Images as a network takes them: grey or colour, resized, normalised; float32.
+    """The conversion of uint8 images to a network's inputs: grey or colour, resized, normalised, float32.
 
     Attributes:
-        mean: Subtracted from each channel of images on [0, 1].
-        std: By which each channel is then divided.
-        size: Side to which images are stretched; None leaves them.
+        mean: The number subtracted from each channel of images scaled to [0, 1].
+        std: The number that each channel is then divided by.
+        size: Height and width to which images are stretched; None keeps their size.
 
-    The number of means is the number of channels that come out.
+    The number of means is the number of channels of the result.
 
     >>> train = torch.arange(64, dtype=torch.uint8).reshape(1, 1, 8, 8)
     >>> prepare = Preprocess.fitted(train)
@@ -59,12 +59,16 @@ class Preprocess:
 
     @classmethod
     def fitted(cls, images: Tensor, *, size: int | None = None, channels: int | None = None) -> Preprocess:
-        """With mean and std of the training images, after resizing and grey or colour conversion.
+        """Return a preprocessing with mean and std of the training images, after resizing and colour conversion.
 
         Args:
             images: The training images.
-            size: Side to which all images are stretched; by default that of the training images if they are square.
+            size: Height and width to which all images are stretched; by default those of the training images if they
+                are square.
             channels: 1 for grey, 3 for colour; by default that of the training images.
+
+        Raises:
+            DataError: If there are no images, or they are not uint8.
         """
         check(images)
         if size is None and images.shape[2] == images.shape[3]:
@@ -84,7 +88,7 @@ class Preprocess:
         return cls(tuple(mean.tolist()), tuple(s if s > 1e-6 else 1.0 for s in std.tolist()), size)
 
     def shaped(self, images: Tensor) -> Tensor:
-        """Grey or colour conversion and resizing only: uint8."""
+        """Convert to grey or colour and resize, without normalisation; the result is uint8."""
         images = to_channels(images, len(self.mean))
         return images if self.size is None else resize(images, self.size)
 
@@ -94,12 +98,14 @@ class Preprocess:
 
 @dataclass(frozen=True)
 class Augment:
-    """Random changes of training images: uint8 in, uint8 out.
+    """Random changes of training images, from uint8 to uint8.
 
     Attributes:
-        padding: Black border before a random crop of the old size.
-        flip: Mirror left and right half of the time.
-        brightness, contrast, saturation: Strengths of the colour jitter, from 0 to 1.
+        padding: The width of a black border that is added before a random crop to the original size.
+        flip: Whether each image is mirrored left to right with probability 1/2.
+        brightness: The strength of random changes of brightness, from 0 to 1.
+        contrast: The strength of random changes of contrast, from 0 to 1.
+        saturation: The strength of random changes of saturation, from 0 to 1.
     """
 
     padding: int = 0
@@ -119,5 +125,5 @@ class Augment:
 
     @classmethod
     def standard(cls) -> Augment:
-        """Crops with a border of 4 and mirroring: what CIFAR results are usually trained with."""
+        """Return crops with a border of 4 and mirroring, the usual augmentation for CIFAR."""
         return cls(padding=4, flip=True)

@@ -60,7 +60,7 @@ class Simulated(NamedTuple):
 
 
 class Truth(NamedTuple):
-    """What a scenario is before rows are drawn."""
+    """A scenario before rows are drawn: the true function, its relevant inputs and the noise."""
 
     f: Callable[[Tensor], Tensor]
     relevant: Tensor
@@ -70,7 +70,19 @@ class Truth(NamedTuple):
 
 
 def simulate(scenario: str | int, *, n: int = 10_000, seed: int, variant: Variant = "table") -> Simulated:
-    """Draw a scenario; a function of its arguments, torch's global generator is not touched.
+    """Draw a simulated data set. The result depends on the arguments alone; torch's global generator is not used.
+
+    Args:
+        scenario: One of 1, 2, 3, "sparse-linear" and "dense-linear"; see the table above.
+        n: The number of rows.
+        seed: The seed of the true function and of the rows.
+        variant: Whether the scenario is that of the paper's text or that of its table of results.
+
+    Returns:
+        The inputs, the noisy targets and the truth.
+
+    Raises:
+        ParameterError: If an argument is out of range.
 
     >>> data = simulate("2", n=5, seed=0, variant="text")
     >>> data.x.shape, data.y.shape, data.noise

@@ -1,4 +1,4 @@
-"""Splits by seed: stratified k-fold, and train/validation/test. Rows are numbers; scikit-learn does the drawing."""
+"""Splits by a seed: stratified k-fold, and train/validation/test, as row numbers drawn by scikit-learn."""
 
 from __future__ import annotations
 
@@ -27,7 +27,18 @@ class Parts(NamedTuple):
 
 
 def stratified_folds(labels: Tensor, folds: int = 5, *, seed: int) -> list[Fold]:
-    """Cross-validation folds whose test parts together are all rows, each with the classes in their proportions.
+    """Draw stratified cross-validation folds; their test parts together are all rows.
+
+    Args:
+        labels: The class of each row, whole numbers.
+        folds: The number of folds, at most the number of rows of the rarest class.
+        seed: The seed of the draw.
+
+    Returns:
+        The row numbers of each fold.
+
+    Raises:
+        ParameterError: If an argument is out of range.
 
     >>> labels = torch.tensor([0, 1] * 10)
     >>> [fold.test.shape[0] for fold in stratified_folds(labels, 5, seed=0)]
@@ -45,7 +56,19 @@ def stratified_folds(labels: Tensor, folds: int = 5, *, seed: int) -> list[Fold]
 
 
 def train_validation_test(n: int | Tensor, validation: float = 0.1, test: float = 0.1, *, seed: int) -> Parts:
-    """Three parts of n rows at random; given labels instead of n, each part has the classes in their proportions.
+    """Divide n rows at random into three parts.
+
+    Args:
+        n: The number of rows; or the class of each row, and then each part has the classes in their proportions.
+        validation: The share of rows for validation.
+        test: The share of rows for the test.
+        seed: The seed of the draw.
+
+    Returns:
+        The row numbers of each part.
+
+    Raises:
+        ParameterError: If the shares leave no rows to train on, or a class has too few rows.
 
     >>> [len(part) for part in train_validation_test(100, 0.2, 0.1, seed=0)]
     [70, 20, 10]

@@ -1,7 +1,7 @@
-"""Transforms of whole batches of uint8 images (n, channels, height, width), on whatever device they are.
+"""Transforms of whole batches of uint8 images (n, channels, height, width), on any device.
 
-All but `normalise` take uint8 and return uint8. Random ones draw from an explicit generator of the CPU, so that a run
-is the same on every device.
+All but `normalise` take uint8 and return uint8. Random transforms draw from an explicit CPU generator, so that a run is
+the same on every device. All raise a `DataError` for images of another type or shape.
 """
 
 from __future__ import annotations
@@ -20,7 +20,12 @@ CHUNK = 4096  # images worked on as floats at a time
 
 
 def normalise(images: Tensor, mean: Sequence[float], std: Sequence[float]) -> Tensor:
-    """(images / 255 - mean) / std as float32, mean and std by channel.
+    """Return (images / 255 - mean) / std as float32.
+
+    Args:
+        images: The images.
+        mean: The mean of each channel.
+        std: The standard deviation of each channel.
 
     >>> normalise(torch.full((1, 1, 1, 1), 255, dtype=torch.uint8), [0.5], [0.25]).item()
     2.0
@@ -37,7 +42,7 @@ def normalise(images: Tensor, mean: Sequence[float], std: Sequence[float]) -> Te
 
 
 def resize(images: Tensor, size: int) -> Tensor:
-    """Stretch to size x size, bilinear with antialiasing."""
+    """Stretch images to size x size, bilinear with antialiasing."""
     check(images)
     require_whole("size", size)
     if tuple(images.shape[2:]) == (size, size):
@@ -51,7 +56,7 @@ def resize(images: Tensor, size: int) -> Tensor:
 
 
 def to_channels(images: Tensor, channels: int) -> Tensor:
-    """Grey (1 channel) or colour (3): luma weights one way, three equal channels the other."""
+    """Convert to grey (1 channel) by luma weights, or to colour (3) by repeating the channel."""
     check(images)
     require(channels in (1, 3), "channels", channels, "use 1 (grey) or 3 (colour)")
     if images.shape[1] == channels:
@@ -62,13 +67,13 @@ def to_channels(images: Tensor, channels: int) -> Tensor:
 
 
 def invert(images: Tensor) -> Tensor:
-    """Black for white."""
+    """Exchange black and white."""
     check(images)
     return 255 - images
 
 
 def random_crop(images: Tensor, padding: int, generator: Generator) -> Tensor:
-    """Pad with black on all sides and cut the old size out at a random place, one an image."""
+    """Pad each image with black on all sides and cut the original size out at a random place."""
     check(images)
     require_whole("padding", padding, least=0)
     if padding == 0:
@@ -81,7 +86,7 @@ def random_crop(images: Tensor, padding: int, generator: Generator) -> Tensor:
 
 
 def random_flip(images: Tensor, generator: Generator) -> Tensor:
-    """Mirror left and right, each image with probability 1/2."""
+    """Mirror each image left to right with probability 1/2."""
     check(images)
     chosen = (torch.rand(len(images), generator=generator) < 0.5).to(images.device)
     return torch.where(chosen[:, None, None, None], images.flip(3), images)
@@ -90,9 +95,14 @@ def random_flip(images: Tensor, generator: Generator) -> Tensor:
 def colour_jitter(
     images: Tensor, generator: Generator, brightness: float = 0.0, contrast: float = 0.0, saturation: float = 0.0
 ) -> Tensor:
-    """Multiply brightness, contrast (about the mean luma) and saturation (about the luma) of each image, in this order.
+    """Change brightness, contrast (about the mean luma) and saturation (about the luma) of each image, in this order.
 
-    Factors are uniform on (1 - s, 1 + s), s being the argument, from 0 to 1. Grey images have no saturation.
+    Args:
+        images: The images.
+        generator: The generator of the factors.
+        brightness: Strength s from 0 to 1; the factor of each image is uniform on (1 - s, 1 + s).
+        contrast: The same for the contrast.
+        saturation: The same for the saturation, which grey images do not have.
     """
     check(images)
     for name, value in (("brightness", brightness), ("contrast", contrast), ("saturation", saturation)):
@@ -112,7 +122,7 @@ def colour_jitter(
 
 
 def check(images: Tensor) -> None:
-    """Refuse what is not a batch of uint8 images, such as images that were normalised already."""
+    """Raise a `DataError` unless ``images`` is a batch of uint8 images; normalised images are none."""
     if images.dtype != torch.uint8 or images.dim() != 4 or images.shape[1] not in (1, 3):
         shape = tuple(images.shape)
         raise DataError(f"are of {images.dtype} and shape {shape}", argument="images", fix=IMAGES)

@@ -50,9 +50,9 @@ def verify(entry: Entry, root: Path) -> Iterator[Finding]:
             seen.add(file)
             name = file.relative_to(root).as_posix() if file.is_relative_to(root) else file.name
             inside = file.relative_to(place.folder).as_posix()
-            wanted = sums.get(name) or place.source.checksums.get(inside) or pinned.get(inside)
-            if wanted is not None:
-                fault = _checksum_fault(file, wanted)
+            expected = sums.get(name) or place.source.checksums.get(inside) or pinned.get(inside)
+            if expected is not None:
+                fault = _checksum_fault(file, expected)
                 intact = intact and not fault
                 yield Finding(str(file), fault)
         if intact:
@@ -79,8 +79,8 @@ def _files(place: Place, split: str) -> Iterator[Path]:
         yield from (sorted(p for p in path.rglob("*") if p.is_file()) if path.is_dir() else [path])
 
 
-def _checksum_fault(path: Path, wanted: str) -> str:
-    algorithm, _, expected = wanted.partition(":")
+def _checksum_fault(path: Path, pinned: str) -> str:
+    algorithm, _, expected = pinned.partition(":")
     try:
         actual = checksum(path, algorithm)
     except OSError as error:

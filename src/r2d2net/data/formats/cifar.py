@@ -1,4 +1,4 @@
-"""CIFAR-10 and CIFAR-100 as published: the binary and the Python version, as archive or unpacked folder.
+"""CIFAR-10 and CIFAR-100 as published: the binary and the Python version, as an archive or an unpacked folder.
 
 A binary record is one label byte (CIFAR-100: coarse, then fine), then 1024 red, 1024 green, 1024 blue bytes. A Python
 batch is a pickled dict of ``data`` (n, 3072) and ``labels`` or ``fine_labels``. CIFAR-100 gets its 100 fine labels.
@@ -22,15 +22,15 @@ PIXELS = 3 * 32 * 32
 
 @dataclass(frozen=True)
 class Layout:
-    """How one of the two sets is laid out.
+    """The layout of one of the two sets.
 
     Attributes:
-        batches: File names by split, without ".bin".
-        label_bytes: Bytes before the pixels of a record; the last is the label.
-        label_key: The labels' key in a pickled batch.
-        names_file: Where the binary version keeps the class names.
-        names_key: Their key in the Python version's meta file.
-        classes: How many there are.
+        batches: The file names of each split, without ".bin".
+        label_bytes: The number of bytes before the pixels of a record; the last of them is the label.
+        label_key: The key of the labels in a pickled batch.
+        names_file: The file of class names in the binary version.
+        names_key: The key of the class names in the meta file of the Python version.
+        classes: The number of classes.
     """
 
     batches: dict[str, tuple[str, ...]]
@@ -51,12 +51,12 @@ CIFAR100 = Layout(
 
 
 def read_cifar_binary(path: Path, split: str, layout: Layout) -> ImageSet:
-    """The binary version: ``path`` is the archive or the folder."""
+    """Read a split of the binary version; ``path`` is the archive or the folder."""
     files = [f"{batch}.bin" for batch in layout.batches[split]]
-    found = _found(path, files, layout.names_file)
+    contents = _contents(path, files, layout.names_file)
     images, labels = [], []
     for file in files:
-        content = np.frombuffer(found[file], np.uint8)
+        content = np.frombuffer(contents[file], np.uint8)
         length = layout.label_bytes + PIXELS
         if len(content) == 0 or len(content) % length:
             reason = f"{file} has {len(content)} bytes, records have {length}"
@@ -64,38 +64,39 @@ def read_cifar_binary(path: Path, split: str, layout: Layout) -> ImageSet:
         records = content.reshape(-1, length)
         labels.append(records[:, layout.label_bytes - 1])
         images.append(records[:, layout.label_bytes :])
-    names = found.get(layout.names_file, b"").decode("utf-8", "replace").split()
+    names = contents.get(layout.names_file, b"").decode("utf-8", "replace").split()
     return _assembled(path, images, labels, names, layout)
 
 
 def read_cifar_python(path: Path, split: str, layout: Layout) -> ImageSet:
-    """The Python version: ``path`` is the archive or the folder."""
+    """Read a split of the Python version; ``path`` is the archive or the folder."""
     meta = "meta" if layout is CIFAR100 else "batches.meta"
-    found = _found(path, layout.batches[split], meta)
+    contents = _contents(path, layout.batches[split], meta)
     images, labels = [], []
     for file in layout.batches[split]:
         with reading(path, "a CIFAR Python version"):
-            batch = read_pickle(found[file], _inside(path, file))
+            batch = read_pickle(contents[file], _inside(path, file))
             data = np.asarray(batch["data"])
             if data.dtype != np.uint8 or data.ndim != 2 or data.shape[1] != PIXELS:
                 raise damaged(_inside(path, file), "a CIFAR batch", f"data of {data.dtype} {data.shape}")
             images.append(data)
             labels.append(np.asarray(batch[layout.label_key]))
-    names = read_pickle(found[meta], _inside(path, meta)).get(layout.names_key, []) if meta in found else []
+    names = read_pickle(contents[meta], _inside(path, meta)).get(layout.names_key, []) if meta in contents else []
     return _assembled(path, images, labels, [str(name) for name in names], layout)
 
 
-def _found(path: Path, files: tuple[str, ...] | list[str], optional: str) -> dict[str, bytes]:
-    wanted = {*files, optional}
-    found = {last_part(name): content for name, content in read_members(path, lambda n: last_part(n) in wanted)}
+def _contents(path: Path, files: tuple[str, ...] | list[str], optional: str) -> dict[str, bytes]:
+    """Read the members of these names, of which only ``optional`` may be missing."""
+    names = {*files, optional}
+    contents = {last_part(name): content for name, content in read_members(path, lambda n: last_part(n) in names)}
     for file in files:
-        if file not in found:
+        if file not in contents:
             raise damaged(path, "a CIFAR set", f"{file} is missing")
-    return found
+    return contents
 
 
 def _inside(path: Path, file: str) -> Path:
-    """A member's place, for messages."""
+    """Return the path of a member as messages show it."""
     return path / file
 
 

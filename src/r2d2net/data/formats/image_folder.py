@@ -1,4 +1,4 @@
-"""Folders or zips of pictures: any folder with one subfolder a class, Omniglot, TinyImageNet."""
+"""Folders or zips of pictures: any folder with one subfolder for each class, Omniglot, TinyImageNet."""
 
 from __future__ import annotations
 
@@ -15,12 +15,18 @@ from r2d2net.errors import DataError, require
 
 
 def image_folder(path: str | Path, *, size: int | None = None, channels: int = 3) -> ImageSet:
-    """Read a folder or zip with one subfolder a class; classes and pictures are in sorted order.
+    """Read a folder or zip with one subfolder for each class; classes and pictures are in sorted order.
 
     Args:
         path: The folder or zip. Subfolders of a class's folder belong to the class.
-        size: Side to which every picture is stretched; None if all have one size already.
+        size: Height and width to which every picture is stretched; None if all have the same size already.
         channels: 3 for colour, 1 for grey.
+
+    Returns:
+        The pictures, labelled by the names of the subfolders.
+
+    Raises:
+        DataError: If there are no pictures, one is damaged, or their sizes differ.
     """
     path = Path(path)
     require(channels in (1, 3), "channels", channels, "use 1 (grey) or 3 (colour)")
@@ -34,26 +40,26 @@ def image_folder(path: str | Path, *, size: int | None = None, channels: int = 3
 def read_labelled(
     path: Path, labels: Mapping[str, str], classes: tuple[str, ...], channels: int, size: int | None = None
 ) -> ImageSet:
-    """The pictures named in ``labels`` (name inside ``path`` to class), in sorted order of names."""
-    number = {name: k for k, name in enumerate(classes)}
-    chosen = read_members(path, labels.__contains__)
-    x = stacked((decode(content, path / name, channels, size) for name, content in chosen), path)
-    y = np.array([number[labels[name]] for name in sorted(labels)])
+    """Read the pictures that ``labels`` names (name inside ``path`` to class), in sorted order of their names."""
+    class_number = {name: k for k, name in enumerate(classes)}
+    members = read_members(path, labels.__contains__)
+    x = stacked((decode(content, path / name, channels, size) for name, content in members), path)
+    y = np.array([class_number[labels[name]] for name in sorted(labels)])
     if len(x) != len(y):
         raise damaged(path, "a complete set", f"{len(y)} labels, {len(x)} pictures")
     return channels_first(x, y, classes)
 
 
 def read_omniglot(path: Path) -> ImageSet:
-    """Omniglot's `images_background` or `images_evaluation`: alphabet/character/picture, 105 x 105, black on white."""
+    """Read Omniglot's `images_background` or `images_evaluation`: alphabet/character/picture, black on white."""
     labels = {name: "/".join(name.split("/")[-3:-1]) for name in member_names(path) if is_picture(name)}
     return read_labelled(path, labels, tuple(sorted(set(labels.values()))), channels=1)
 
 
 def read_tiny_imagenet(path: Path, split: str) -> ImageSet:
-    """TinyImageNet's folder or zip: `train/WNID/images/*.JPEG` or `val/images/*.JPEG` with `val_annotations.txt`.
+    """Read TinyImageNet: `train/WNID/images/*.JPEG`, or `val/images/*.JPEG` with `val_annotations.txt`.
 
-    Classes are the WordNet ids of `wnids.txt`, sorted. Pictures are 64 x 64; the grey ones among them become RGB.
+    Classes are the WordNet ids of `wnids.txt`, sorted. Pictures are 64 x 64; grey ones become RGB.
     """
     names = member_names(path)
     texts = dict(read_members(path, lambda name: last_part(name) in ("wnids.txt", "val_annotations.txt")))

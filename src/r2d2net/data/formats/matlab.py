@@ -6,8 +6,9 @@
     array     an element of type 14: flags (with the class), sizes, name, values, each an element in turn
     packed    an element of type 15: a zlib stream that holds one element
 
-scipy's reader takes a type from the file as an index without looking: one wrong byte ends the process, which no caller
-can turn into an error. Here every count and type is checked; what is not an array of numbers is passed over.
+scipy.io.loadmat uses a type from the file as an index without a check (still in scipy 1.17): one wrong byte is a
+segmentation fault, which no caller can turn into an error. Here every count and type is checked; whatever is not an
+array of numbers is skipped.
 """
 
 from __future__ import annotations
@@ -32,28 +33,28 @@ COMPLEX = 0x800
 
 
 class Element(NamedTuple):
-    """A piece of a file: its type and its bytes."""
+    """An element of a file: its type and its bytes."""
 
     kind: int
     content: memoryview
 
 
 def read_mat(path: Path, names: Collection[str]) -> dict[str, np.ndarray]:
-    """The named arrays of a file, those that are there, in MATLAB's shapes."""
+    """Read the arrays of these names that a file holds, in MATLAB's shapes."""
     with reading(path, KIND):
         content = memoryview(path.read_bytes())
         order = {b"IM": "<", b"MI": ">"}.get(bytes(content[HEADER - 2 : HEADER]))
         if order is None:
             raise damaged(path, KIND, "its header has no byte order")
-        found = {}
+        arrays = {}
         for element in _elements(content[HEADER:], order):
             if element.kind == COMPRESSED:
                 element = next(_elements(memoryview(_unpacked(element.content)), order))
             if element.kind == MATRIX:
                 named = _array(element.content, order, names)
                 if named is not None:
-                    found[named[0]] = named[1]
-        return found
+                    arrays[named[0]] = named[1]
+        return arrays
 
 
 def _elements(content: memoryview, order: str) -> Iterator[Element]:
@@ -74,10 +75,10 @@ def _elements(content: memoryview, order: str) -> Iterator[Element]:
 
 def _unpacked(content: memoryview) -> bytes:
     stream = zlib.decompressobj()
-    made = stream.decompress(content, LARGEST)
+    unpacked = stream.decompress(content, LARGEST)
     if not stream.eof:  # a flush checks the sum at the end
         raise ValueError("a packed element ends early, or is too large")
-    return made
+    return unpacked
 
 
 def _array(content: memoryview, order: str, names: Collection[str]) -> tuple[str, np.ndarray] | None:

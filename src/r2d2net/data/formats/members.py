@@ -16,12 +16,12 @@ from pathlib import Path
 from r2d2net.data.formats.read_errors import FIX, damaged, reading
 from r2d2net.errors import DataError
 
-LARGEST = 2**31  # bytes of one member; no set read here comes near, a decompression bomb would
+LARGEST = 2**31  # bytes of a member; far more than any set read here has, far less than a decompression bomb
 CHUNK = 1 << 24
 
 
 def read_members(path: Path, wanted: Callable[[str], bool]) -> Iterator[tuple[str, bytes]]:
-    """Name and content of the wanted files, names with forward slashes; in sorted order but for tar archives."""
+    """Yield name and content of the wanted files: names with forward slashes, sorted except in tar archives."""
     if path.is_dir():
         yield from _from_folder(path, wanted)
     elif path.suffix == ".zip":
@@ -31,7 +31,7 @@ def read_members(path: Path, wanted: Callable[[str], bool]) -> Iterator[tuple[st
 
 
 def member_names(path: Path) -> list[str]:
-    """The sorted names of all files in a folder or zip."""
+    """Return the sorted names of all files in a folder or zip."""
     if path.is_dir():
         return sorted(file.relative_to(path).as_posix() for file in path.rglob("*") if file.is_file())
     with reading(path, "a zip archive"), zipfile.ZipFile(path) as archive:
@@ -39,7 +39,7 @@ def member_names(path: Path) -> list[str]:
 
 
 def read_gzip(path: Path) -> bytes:
-    """The content of a file, unpacked if it is gzipped; at most as large as a member may be."""
+    """Return the content of a file, decompressed if it is gzipped; at most as large as a member may be."""
     content = path.read_bytes()
     if content[:2] != b"\x1f\x8b":
         return content
@@ -52,7 +52,7 @@ def read_gzip(path: Path) -> bytes:
 
 
 def last_part(name: str) -> str:
-    """The file name at the end of a member's name."""
+    """Return the file name at the end of a member's name."""
     return name.rsplit("/", 1)[-1]
 
 

@@ -15,16 +15,16 @@ SUFFIXES = (".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif", ".ppm", ".pgm", ".
 
 
 def is_picture(name: str) -> bool:
-    """Whether a file's name says that it is a picture; hidden files are not."""
+    """Return whether a file name is that of a picture; hidden files are none."""
     return name.lower().endswith(SUFFIXES) and not name.rsplit("/", 1)[-1].startswith(".")
 
 
 def decode(content: bytes, path: Path, channels: int, size: int | None = None) -> np.ndarray:
-    """One picture as (height, width) for one channel or (height, width, 3), upright, stretched to size x size."""
+    """Decode a picture to (height, width) or (height, width, 3), upright and stretched to size x size."""
     from PIL import Image, ImageOps
 
     with reading(path, "a picture"), Image.open(io.BytesIO(content)) as picture:
-        # parsing EXIF costs as much as decoding a small picture, so only where a camera left some
+        # parsing EXIF costs as much as decoding a small picture, so it is done only where there is any
         upright = ImageOps.exif_transpose(picture) if "exif" in picture.info else picture
         if upright.mode.startswith("I"):  # 16 bits a pixel: Pillow's conversion would cut them off at 255
             upright = Image.fromarray(_eight_bits(np.asarray(upright), path))
@@ -44,7 +44,7 @@ def _eight_bits(pixels: np.ndarray, path: Path) -> np.ndarray:
 
 
 def stacked(pictures: Iterable[np.ndarray], path: Path) -> np.ndarray:
-    """All pictures in one array; they must have one shape."""
+    """Stack pictures, which must have the same shape, in one array."""
     arrays = list(pictures)
     shapes = sorted({array.shape[:2] for array in arrays})
     if len(shapes) > 1:

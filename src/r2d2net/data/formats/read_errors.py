@@ -1,4 +1,4 @@
-"""The seam between parsers and users: whatever a parser makes of damaged bytes becomes one line."""
+"""One-line errors for damaged files: whatever a parser raises becomes a `DataError` that names the file."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def reading(path: Path, kind: str) -> Iterator[None]:
     """Turn any failure to read ``path`` as ``kind`` into a one-line `DataError`.
 
     Parsers of damaged files raise almost anything (struct.error, zlib.error, EOFError, KeyError, IndexError...), so
-    everything is caught here but our own errors that name the file.
+    everything is converted here except errors of this package that name the file already.
     """
     try:
         yield
@@ -26,10 +26,10 @@ def reading(path: Path, kind: str) -> Iterator[None]:
         raise damaged(path, kind, error) from error
     except R2D2NetError:
         raise
-    except MemoryError as error:  # what a damaged count may ask for
+    except MemoryError as error:  # a damaged count may request any amount
         raise damaged(path, kind, "it asks for more memory than there is") from error
     except OSError as error:
-        if error.errno is None:  # not the system's: Pillow and gzip use OSError for bad content
+        if error.errno is None:  # not from the system: Pillow and gzip raise OSError for bad content
             raise damaged(path, kind, error) from error
         reason = (error.strerror or str(error)).lower()
         raise DataError(f"cannot be read ({reason})", value=path, fix=FIX) from error
@@ -38,6 +38,6 @@ def reading(path: Path, kind: str) -> Iterator[None]:
 
 
 def damaged(path: Path, kind: str, reason: object) -> DataError:
-    """The error for a file that is not what its name says."""
+    """Return the error for a file that does not hold what is expected, with the reason in one line."""
     line = " ".join(str(reason).split())[:200] or type(reason).__name__
     return DataError(f"is not {kind}, or damaged ({line})", value=path, fix=FIX)

@@ -1,11 +1,10 @@
-"""Pickles of arrays and plain containers, read without running what they name.
+"""Pickles of arrays and plain containers, read without running anything that they name.
 
-A pickle may name any function and have it called. This reader knows a few names, and for each has a stand-in
-of its own: arrays are rebuilt from their bytes by `numpy.frombuffer`, numpy's own unpickling is never entered.
-Any other name is refused, and so is a state for one of the stand-ins themselves, which would change the reader for the
-files to come.
+A pickle may name any function and have it called. This reader knows a few names and has a substitute of its own for
+each: arrays are rebuilt from their bytes by `numpy.frombuffer`, numpy's own unpickling is never entered. Any other name
+is refused, and so is a state for one of the substitutes, which would change the reader for later files.
 
-The unpickler is the one that is written in Python: in the one in C, five bytes of a file can ask for 32 GB.
+The unpickler is the standard library's in Python: in the one in C, five bytes of a file can request 32 GB.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from r2d2net.errors import DataError
 
 
 def read_pickle(content: bytes, path: Path) -> Any:
-    """The content of a pickle; ``path`` is where it came from, for messages."""
+    """Return the content of a pickle; ``path`` is the file it was read from, for messages."""
     with reading(path, "a pickle of arrays"):
         try:
             return _finished(_Reader(io.BytesIO(content), encoding="latin1").load(), {})
@@ -33,11 +32,11 @@ def read_pickle(content: bytes, path: Path) -> Any:
 
 
 class _RefusedError(Exception):
-    """A name that is not an array's."""
+    """The pickle uses a name that arrays do not need."""
 
 
 class _Dtype:
-    """Stands in for numpy.dtype: a kind and size such as "u1", then a byte order."""
+    """The substitute for numpy.dtype: a kind and size such as "u1", then a byte order."""
 
     def __init__(self, code: str, *_: object) -> None:
         self.dtype = _plain(code)
@@ -47,7 +46,7 @@ class _Dtype:
 
 
 class _Array:
-    """Stands in for numpy.ndarray: its state is (version, shape, dtype, Fortran order, bytes)."""
+    """The substitute for numpy.ndarray: its state is (version, shape, dtype, Fortran order, bytes)."""
 
     value: np.ndarray | None = None
 
@@ -59,9 +58,9 @@ class _Array:
 
 
 def _frombuffer(raw: Any, dtype: _Dtype, shape: tuple[int, ...], order: str) -> _Array:
-    made = _Array()
-    made.value = np.frombuffer(_bytes(raw), dtype.dtype).reshape(shape, order="F" if order == "F" else "C").copy()
-    return made
+    array = _Array()
+    array.value = np.frombuffer(_bytes(raw), dtype.dtype).reshape(shape, order="F" if order == "F" else "C").copy()
+    return array
 
 
 def _scalar(dtype: _Dtype, raw: Any) -> Any:
@@ -69,14 +68,14 @@ def _scalar(dtype: _Dtype, raw: Any) -> Any:
 
 
 def _bytes(raw: Any, encoding: str = "latin1") -> bytes:
-    """Bytes, which pickles of Python 2 and of old protocols write as text."""
+    """Return bytes, which pickles of Python 2 and of old protocols write as text."""
     if encoding not in ("latin1", "latin-1", "bytes"):
         raise _RefusedError(f"the encoding {encoding}")
     return raw.encode("latin1") if isinstance(raw, str) else bytes(raw)
 
 
 def _no_bytes() -> bytes:
-    """Old protocols write empty bytes as a call of ``bytes``; with an argument it could fill the memory."""
+    """Return empty bytes, which old protocols write as a call of ``bytes``; an argument could fill the memory."""
     return b""
 
 
@@ -88,7 +87,7 @@ def _plain(code: str) -> np.dtype[Any]:
 
 
 class _Name:
-    """What a name in a pickle stands for: something to call, whose attributes the pickle cannot set."""
+    """A callable that a name in a pickle stands for; the pickle cannot set its attributes."""
 
     __slots__ = ("_call",)
 
@@ -124,7 +123,7 @@ class _Reader(pickle._Unpickler):
 
 
 def _finished(value: Any, done: dict[int, Any]) -> Any:
-    """Arrays in place of their stand-ins; what occurs many times is worked on once."""
+    """Replace substitutes by their arrays; an object that occurs many times is converted once."""
     if isinstance(value, _Array):
         return value.value
     if not isinstance(value, (dict, list, tuple)):

@@ -15,7 +15,7 @@ KIND = "an SVHN .mat file"
 
 
 def read_svhn(path: Path) -> ImageSet:
-    """The digits of one file; 0 gets label 0."""
+    """Read the digits of a file; the digit 0 gets the label 0."""
     with reading(path, KIND):
         content = read_mat(path, ("X", "y"))
         x, y = content["X"], content["y"].reshape(-1)
