@@ -89,6 +89,8 @@ def test_encodings_are_known_by_their_marks(tmp_path, encoding):
         (b"a,a\n1,2\n", "several columns called 'a': rename them"),
         (b"a,b\n1,2,3\n", "more fields than its header"),
         (b"a,b\n1,2\n1,2,3\n", "line 3 has 3 fields where 2 are expected: mend it, or quote"),
+        (b'a,b\n\n"1\n\n",2\n1,2,3,4\n', "line 6 has 4 fields where 2 are expected: mend it, or quote"),
+        (b"a;b\n" + b"1;2\n" * 300 + b'"' + b"x" * 200_000 + b"\n1;2;3\n", "quotation mark is opened and not closed"),
         (b"a,b\n\xe9\x81,2\n", r"is no UTF-8 text \(byte 0xe9\): save it as UTF-8"),
         (b"a,b\n\xe9,2\ngr\xc3\xb6\xc3\x9fer,3\n", r"is no UTF-8 text \(byte 0xe9\)"),
         (b'a,b\n"1,2\n', "a quotation mark is opened and not closed: close or remove it"),

@@ -12,10 +12,11 @@ import hashlib
 import re
 import warnings
 import zlib
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from functools import lru_cache
 from importlib.util import find_spec
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 
 SEPARATORS = (",", ";", "\t", "|")
 LINES = 50  # of a file's beginning, by which its separator is found
+BLOCK_ROWS = 100_000  # read at a time
+LONGEST_FIELD = 2**31 - 1  # characters
 PIECE = 1 << 20  # bytes read at a time to tell the encoding
 WINDOWS = "cp1252"
 CONTROL = re.compile(rb"[\x00-\x08\x0e-\x1f\x7f\x81\x8d\x8f\x90\x9d]")  # no signs of such a text
@@ -51,8 +54,8 @@ def read_table(path: Path) -> pd.DataFrame:
     """All rows of a file."""
     import pandas as pd
 
-    blocks = list(read_blocks(path, rows=100_000))
-    return pd.concat(blocks, ignore_index=True)
+    blocks = list(read_blocks(path, BLOCK_ROWS))
+    return blocks[0] if len(blocks) == 1 else pd.concat(blocks, ignore_index=True)
 
 
 def read_blocks(path: Path, rows: int) -> Iterator[pd.DataFrame]:
@@ -174,12 +177,57 @@ def _widths(lines: list[str], separator: str) -> list[int]:
 
 
 def _first_lines(path: Path) -> list[str]:
-    """The first lines that are not blank, as they are, of a file that may be packed."""
+    """Return the first lines that are not blank, as they are, of a file that may be packed."""
+    lines = _lines(path, LINES)
+    first = list(islice((line for line in lines if line.strip()), LINES))
+    lines.close()
+    return first
+
+
+def _lines(path: Path, block: int) -> Generator[str, None, None]:
+    """Read the lines of a file that may be packed, so many at a time."""
     import pandas as pd
 
-    raw = {**_options(path, UNUSED), "quoting": csv.QUOTE_NONE, "skipinitialspace": False}
-    lines = pd.read_csv(path, header=None, nrows=LINES, usecols=[0], **raw)[0]
-    return [f"{line}\n" for line in lines.dropna() if line.strip()]
+    raw = {**_options(path, UNUSED), "quoting": csv.QUOTE_NONE, "skipinitialspace": False, "skip_blank_lines": False}
+    with pd.read_csv(path, header=None, usecols=[0], chunksize=block, **raw) as blocks:
+        for lines in blocks:
+            yield from (f"{line}\n" for line in lines[0].fillna(""))
+
+
+def _csv_problem(path: Path) -> tuple[str, str] | None:
+    """Find the line that pandas could not read: the problem and its fix, None if there is no such line.
+
+    Python's csv module reads the lines one by one. If it ends in mid-record, a quotation mark was not closed.
+    """
+    ended = False
+
+    def lines() -> Iterator[str]:
+        nonlocal ended
+        yield from _lines(path, BLOCK_ROWS)
+        ended = True
+
+    limit = csv.field_size_limit(LONGEST_FIELD)
+    try:
+        reader = csv.reader(lines(), delimiter=_separator(path), skipinitialspace=True)
+        width = 0
+        for record in reader:
+            if ended:
+                return "a quotation mark is opened and not closed", "close or remove it"
+            width = width or len(record)
+            if len(record) > width:
+                problem = f"line {reader.line_num} has {len(record)} fields where {width} are expected"
+                return problem, "mend it, or quote cells with the separator in them"
+    except (ValueError, EOFError, OSError, csv.Error, zlib.error):
+        return None  # the lines cannot be read either: what pandas says is told
+    finally:
+        csv.field_size_limit(limit)
+    return None
+
+
+def _is_syntax_error(error: Exception) -> bool:
+    import pandas as pd
+
+    return isinstance(error, pd.errors.ParserError)
 
 
 def _parquet_blocks(path: Path, rows: int) -> Iterator[pd.DataFrame]:
@@ -239,15 +287,10 @@ def _one_line(path: Path) -> Iterator[None]:
     except UnicodeDecodeError as error:
         what = f"no {'UTF-16' if '16' in error.encoding else 'UTF-8'} text (byte {error.object[error.start]:#04x})"
         raise DataError(f"{path} is {what}: save it as UTF-8") from error
-    except ValueError as error:
-        ragged = re.search(r"Expected (\d+) fields in line (\d+), saw (\d+)", str(error))
-        if ragged:
-            what = f"line {ragged[2]} has {ragged[3]} fields where {ragged[1]} are expected"
-            raise DataError(f"{path}: {what}: mend it, or quote cells with the separator in them") from error
-        if "EOF inside string" in str(error):
-            raise DataError(f"{path}: a quotation mark is opened and not closed: close or remove it") from error
-        raise DataError(f"{path} cannot be read as a table: {_first_line(error)}") from error
-    except (OverflowError, EOFError, LookupError, csv.Error, zlib.error) as error:
+    except (ValueError, OverflowError, EOFError, LookupError, csv.Error, zlib.error) as error:
+        problem = _csv_problem(path) if _is_syntax_error(error) else None
+        if problem is not None:
+            raise DataError(f"{path}: {problem[0]}: {problem[1]}") from error
         raise DataError(f"{path} cannot be read as a table: {_first_line(error)}") from error
     except OSError as error:
         raise DataError(f"{path} cannot be read: {error.strerror or _first_line(error)}") from error
