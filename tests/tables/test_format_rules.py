@@ -5,10 +5,10 @@ import pandas as pd
 import pytest
 
 from r2d2net.errors import ParameterError
-from r2d2net.tables.columns import Columns
 from r2d2net.tables.format_rules import detect_format_rules
+from r2d2net.tables.input_columns import Columns
+from r2d2net.tables.prediction_task import Task
 from r2d2net.tables.settings import Settings
-from r2d2net.tables.task import Task
 from r2d2net.tables.training_table import read_training_table
 from table_runs import learn_columns
 

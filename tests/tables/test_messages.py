@@ -14,8 +14,8 @@ from rich.console import Console
 from r2d2net.errors import DivergenceError
 from r2d2net.registry import ALGORITHMS, PRIORS
 from r2d2net.run.train import ADVICE
+from r2d2net.tables.prediction_task import Task
 from r2d2net.tables.settings import Settings
-from r2d2net.tables.task import Task
 from r2d2net.tables.training_table import read_training_table
 from r2d2net.tables.validation import require_suitable
 from table_runs import command, make_table
@@ -163,7 +163,7 @@ def test_one_of_a_kind_is_singular(tmp_path):
 def test_the_relevance_of_inputs_has_a_bar_and_the_kl_a_meaning(data, tmp_path, monkeypatch):
     screen = io.StringIO()
     terminal = Console(file=screen, force_terminal=True, width=100)
-    monkeypatch.setattr("r2d2net.tables.printing.terminal", lambda: terminal)
+    monkeypatch.setattr("r2d2net.tables.terminal_output.terminal", lambda: terminal)
     options = ["--target", "y", *QUICK, "--out", tmp_path / "run"]
     assert command("fit", data, *options, "--quiet").code == 0
     assert screen.getvalue() == ""

@@ -5,8 +5,8 @@ import pytest
 import torch
 
 from r2d2net.prediction import Regression
+from r2d2net.tables.prediction_task import Task
 from r2d2net.tables.scores import Scored, baseline_of
-from r2d2net.tables.task import Task
 
 
 def test_the_best_constant_of_each_error_is_the_one_that_makes_it_least():

@@ -1,4 +1,4 @@
-"""Learn from training rows what each column is (see `columns`)."""
+"""Learn from training rows what each column is (see `input_columns`)."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import numpy as np
 from r2d2net.errors import DataError
 from r2d2net.tables.cell_parsing import Values
 from r2d2net.tables.column_encoders import CategoryEncoder, ColumnEncoder, Counts, Encoded, NumberEncoder
-from r2d2net.tables.columns import Columns, chosen
 from r2d2net.tables.format_rules import NO_RULES, ColumnFormat, FormatRules, detect_column_format
+from r2d2net.tables.input_columns import Columns, chosen_columns
 from r2d2net.tables.number_formats import unit_note
 from r2d2net.tables.raw_columns import RawColumn, RawTable, merge_truth_values
 
@@ -56,7 +56,7 @@ def learn_inputs(
     Args:
         table: The table.
         target: The column that is no input.
-        categorical: Columns that are categories even if written in numbers, as `chosen` takes them.
+        categorical: Columns that are categories even if written in numbers, as `chosen_columns` takes them.
         ignore: Columns to leave out.
         keep: Columns to use even if they look like row numbers or identifiers.
         rules: How ambiguous numbers and dates are read (see `format_rules`).
@@ -73,8 +73,8 @@ def learn_inputs(
     everything = np.arange(len(raw))
     rows = everything if rows is None else rows
     training = everything if training is None else training
-    as_categories = chosen(categorical, raw.names, "categorical")
-    without, kept = chosen(ignore, raw.names, "ignore"), chosen(keep, raw.names, "keep")
+    as_categories = chosen_columns(categorical, raw.names, "categorical")
+    without, kept = chosen_columns(ignore, raw.names, "ignore"), chosen_columns(keep, raw.names, "keep")
     used: list[ColumnEncoder] = []
     parts: list[Encoded] = []
     counts: Counts = Counter()

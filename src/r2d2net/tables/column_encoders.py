@@ -1,4 +1,4 @@
-"""A column as inputs of a network: numbers and dates, or categories. See `columns`."""
+"""A column as inputs of a network: numbers and dates, or categories. See `input_columns`."""
 
 from __future__ import annotations
 

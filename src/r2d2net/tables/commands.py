@@ -14,7 +14,7 @@ import typer
 from r2d2net.errors import ParameterError
 from r2d2net.options import Json, Quiet
 from r2d2net.registry import ALGORITHMS, PRIORS
-from r2d2net.tables.wording import counted
+from r2d2net.tables.phrases import counted
 
 app = typer.Typer()
 
@@ -90,12 +90,12 @@ def fit(
     """
     arguments = dict(locals())
     from r2d2net.tables.fitting import fit_table, resume_table
-    from r2d2net.tables.printing import speaker
     from r2d2net.tables.settings import Settings, path_of, read_config
+    from r2d2net.tables.terminal_output import note_printer
 
     known = tuple(field.name for field in fields(Settings))
     options = {name: arguments[name] for name in known if arguments[name] not in (None, [])}
-    say = speaker(quiet)
+    say = note_printer(quiet)
     if resume is not None:
         if options or config or overwrite or out:
             wrong = next(iter([*options, *(["config"] if config else []), *(["out"] if out else []), "overwrite"]))
@@ -116,9 +116,9 @@ def fit(
 
 def _show_fit(folder: Path, *, json: bool, quiet: bool, worked: bool = True) -> None:
     """The results in a run's folder; ``worked`` says whether they have just come there."""
-    from r2d2net.tables import printing, run_folder
+    from r2d2net.tables import run_folder, terminal_output
     from r2d2net.tables.inspecting import relevance_of_run
-    from r2d2net.tables.task import Task
+    from r2d2net.tables.prediction_task import Task
 
     content = run_folder.read_run(folder)
     task = Task.of(content.get("task"))
@@ -127,12 +127,12 @@ def _show_fit(folder: Path, *, json: bool, quiet: bool, worked: bool = True) -> 
     if json:
         kept = {name: content[name] for name in ("task", "rows", "settings", "notes", "data")}
         report = str(folder / run_folder.REPORT)
-        printing.show_json({"run": str(folder), **kept, **results, "inputs": inputs, "report": report})
+        terminal_output.show_json({"run": str(folder), **kept, **results, "inputs": inputs, "report": report})
     if json or quiet:
         return
     if results.get("test"):
-        printing.show_metrics(results["test"], task.target, counted(results["test"]["rows"], "test row"))
-    printing.show_inputs(inputs)
+        terminal_output.show_metrics(results["test"], task.target, counted(results["test"]["rows"], "test row"))
+    terminal_output.show_inputs(inputs)
     end = "wrote" if worked else "it was finished already, and its report is"
     typer.echo(f"fitted in {results.get('seconds', 0):g} s; {end} {folder / run_folder.REPORT}")
 
@@ -162,7 +162,7 @@ def predict(
     """
     from rich.console import Console
 
-    from r2d2net.tables import printing
+    from r2d2net.tables import terminal_output
     from r2d2net.tables.predicting import predict_file
     from r2d2net.tables.run_folder import load_run
 
@@ -187,7 +187,7 @@ def predict(
             seed=seed,
             progress=lambda rows: status.update(f"predicted {counted(rows, 'row')}"),
         )
-    say = printing.speaker(quiet)
+    say = terminal_output.note_printer(quiet)
     for note in found.notes:
         say(note)
     flagged = _share(found.unlike / found.rows, fitted.novelty.expected)
@@ -196,7 +196,7 @@ def predict(
     if out is not None:
         if json:
             summary = {"rows": found.rows, "unlike": found.unlike, "filled": found.filled}
-            printing.show_json({**summary, "notes": found.notes, "output": str(out)})
+            terminal_output.show_json({**summary, "notes": found.notes, "output": str(out)})
         elif not quiet:
             typer.echo(f"wrote {out}")
 
@@ -219,20 +219,20 @@ def evaluate(
     quiet: Quiet = False,
 ) -> None:
     """Measure a run's predictions of a file with known targets, for example `r2d2net evaluate run test.csv`."""
-    from r2d2net.tables import printing
+    from r2d2net.tables import terminal_output
     from r2d2net.tables.evaluating import evaluate_file
     from r2d2net.tables.run_folder import load_run
 
     _require(level, draws, seed)
     fitted = load_run(run)
     metrics, notes = evaluate_file(fitted, data, level=level, draws=draws, seed=seed)
-    say = printing.speaker(quiet)
+    say = terminal_output.note_printer(quiet)
     for note in notes:
         say(note)
     if json:
-        printing.show_json({"run": str(run), "data": str(data), "notes": notes, **metrics})
+        terminal_output.show_json({"run": str(run), "data": str(data), "notes": notes, **metrics})
     elif not quiet:
-        printing.show_metrics(metrics, fitted.task.target, f"{counted(metrics['rows'], 'row')} of {data.name}")
+        terminal_output.show_metrics(metrics, fitted.task.target, f"{counted(metrics['rows'], 'row')} of {data.name}")
 
 
 @app.command()
@@ -249,17 +249,17 @@ def inspect(
     where the data determine it. Point estimates, samplers and ensembles have none. The KL divergence says in nats how
     far the posterior lies from the prior. The seed is that of draws of the noise, which only samplers need.
     """
-    from r2d2net.tables import printing
+    from r2d2net.tables import terminal_output
     from r2d2net.tables.inspecting import inspect_run
     from r2d2net.tables.run_folder import load_run
 
     _require(None, None, seed)
     found = inspect_run(load_run(run), seed)
     if json:
-        printing.show_json(found)
+        terminal_output.show_json(found)
     elif not quiet:
-        printing.show_inspection(found)
-        printing.show_inputs(found["inputs"], most)
+        terminal_output.show_inspection(found)
+        terminal_output.show_inputs(found["inputs"], most)
 
 
 def _require(level: float | None, draws: int | None, seed: int | None) -> None:

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from r2d2net.errors import DataError
 from r2d2net.tables.column_names import FIX, are_data
+from r2d2net.tables.phrases import quoted_names
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -267,7 +268,7 @@ def _distinct(path: Path, names: list[str]) -> list[str]:
     twice = list(dict.fromkeys(name for name in names if names.count(name) > 1)) if len(set(names)) < len(names) else []
     if twice:
         fix = f"its first line looks like data: {FIX}" if are_data(names) else "rename them"
-        raise DataError(f"{path} has several columns called {shown(twice)}: {fix}")
+        raise DataError(f"{path} has several columns called {quoted_names(twice)}: {fix}")
     return names
 
 
@@ -298,13 +299,3 @@ def _one_line(path: Path) -> Iterator[None]:
 
 def _first_line(error: Exception) -> str:
     return " ".join(str(error).split())[:200] or type(error).__name__
-
-
-def shown(names: list[str], most: int = 8) -> str:
-    """Names for a sentence, the first few of many.
-
-    >>> shown(["a", "b"]), shown(list("abc"), most=2)
-    ("'a', 'b'", "'a', 'b' and 1 more")
-    """
-    first = ", ".join(repr(name) for name in names[:most])
-    return first + (f" and {len(names) - most} more" if len(names) > most else "")

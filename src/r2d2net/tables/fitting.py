@@ -26,16 +26,16 @@ from r2d2net.run.threads import one_thread
 from r2d2net.run.train import ADVICE
 from r2d2net.shrinkage import input_relevance
 from r2d2net.tables import run_folder
-from r2d2net.tables.columns import Columns
 from r2d2net.tables.file_reader import digest
+from r2d2net.tables.input_columns import Columns
 from r2d2net.tables.novelty import FEWEST, Novelty, is_unlike, learn_novelty
+from r2d2net.tables.phrases import counted
 from r2d2net.tables.prediction_columns import prediction_columns
-from r2d2net.tables.printing import progress_bar
 from r2d2net.tables.scores import Scored, baseline_of
 from r2d2net.tables.settings import Settings
+from r2d2net.tables.terminal_output import progress_bar
 from r2d2net.tables.training_table import TrainingTable, read_training_table
 from r2d2net.tables.validation import require_no_spreadsheet, require_suitable, require_target
-from r2d2net.tables.wording import counted
 
 Say = Callable[[str], None]
 ADVICE_OF_OPTIONS = "use another --algorithm or --seed, a larger --batch-size, or look for extreme values in columns"

@@ -10,12 +10,12 @@ from typing import IO
 
 from r2d2net.errors import DataError, ParameterError
 from r2d2net.tables.column_encoders import Counts
-from r2d2net.tables.columns import chosen, ignored, notes_of
 from r2d2net.tables.file_reader import encoding_note, read_blocks
+from r2d2net.tables.input_columns import chosen_columns, ignored, notes_of
 from r2d2net.tables.prediction_columns import names_of, prediction_columns
+from r2d2net.tables.prediction_writer import prediction_writer
 from r2d2net.tables.run_folder import FittedRun
 from r2d2net.tables.validation import require_no_spreadsheet
-from r2d2net.tables.writing import writing
 
 
 @dataclass
@@ -57,7 +57,7 @@ def predict_file(
     require_no_spreadsheet(data)
     summary = Summary()
     kept: list[str] = []
-    with writing(out, stdout, form, data) as write:
+    with prediction_writer(out, stdout, form, data) as write:
         for block in read_blocks(data, run.block_rows(draws)):
             if summary.rows == 0:
                 summary.extra, kept = _checked(run, data, [str(name) for name in block.columns], keep)
@@ -81,7 +81,7 @@ def predict_file(
 
 def _checked(run: FittedRun, data: Path, found: list[str], keep: tuple[str, ...]) -> tuple[list[str], list[str]]:
     """Columns that the model does not know, and those to copy."""
-    extra, kept = run.columns.match(found, str(data), run.task.target), chosen(keep, found, "keep")
+    extra, kept = run.columns.match(found, str(data), run.task.target), chosen_columns(keep, found, "keep")
     taken = [name for name in kept if name in names_of(run.task)]
     if taken or len(set(kept)) < len(kept):
         raise ParameterError(

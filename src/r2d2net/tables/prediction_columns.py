@@ -9,7 +9,7 @@ import numpy as np
 from r2d2net.prediction import Classification, Prediction, Regression
 from r2d2net.tables.cell_parsing import Values
 from r2d2net.tables.novelty import is_unlike
-from r2d2net.tables.task import Task
+from r2d2net.tables.prediction_task import Task
 
 if TYPE_CHECKING:
     import pandas as pd

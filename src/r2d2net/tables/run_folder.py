@@ -24,10 +24,10 @@ from r2d2net.prediction import Prediction
 from r2d2net.tables import novelty
 from r2d2net.tables.cell_parsing import Values
 from r2d2net.tables.column_encoders import Encoded
-from r2d2net.tables.columns import Columns
+from r2d2net.tables.input_columns import Columns
 from r2d2net.tables.novelty import Novelty
+from r2d2net.tables.prediction_task import Task
 from r2d2net.tables.settings import Settings
-from r2d2net.tables.task import Task
 
 RUN, METRICS, RELEVANCE, HISTORY = "run.json", "metrics.json", "relevance.json", "history.json"
 MODEL, TESTED, FIGURES, REPORT = "model", "test_predictions.csv", "figures", "report.html"

@@ -12,7 +12,7 @@ import torch
 from r2d2net.metrics import accuracy, brier, ece, macro_auroc, rmse
 from r2d2net.prediction import Classification, Prediction, Regression
 from r2d2net.tables.cell_parsing import Values
-from r2d2net.tables.task import Task
+from r2d2net.tables.prediction_task import Task
 
 LEVELS = tuple(round(0.05 * k, 2) for k in range(1, 20))  # of the calibration curve
 BINS = 10  # of the reliability diagram

@@ -15,7 +15,7 @@ from r2d2net.errors import CheckpointError, ParameterError
 from r2d2net.estimators.named_settings import LARGEST_SEED
 from r2d2net.nets.activations import ACTIVATIONS
 from r2d2net.registry import ALGORITHMS, PRIORS
-from r2d2net.tables.task import TASKS
+from r2d2net.tables.prediction_task import TASKS
 
 Parse = Callable[[str, Any], Any]
 MOST_WEIGHTS = 20_000_000
@@ -160,7 +160,7 @@ def _widths(name: str, value: Any) -> tuple[int, ...]:
 
 
 def _names(name: str, value: Any) -> tuple[str, ...]:
-    """Texts of one name or several by commas; the table tells which (see `columns.chosen`)."""
+    """Texts of one name or several by commas; the table tells which (see `input_columns.chosen_columns`)."""
     parts = [value] if isinstance(value, str) else value
     if not isinstance(parts, (list, tuple)) or not all(isinstance(part, str) for part in parts):
         raise _error(name, value, "use names of columns, by commas")

@@ -12,13 +12,13 @@ from r2d2net.tables.cell_parsing import Values
 from r2d2net.tables.column_detection import learn_inputs
 from r2d2net.tables.column_encoders import CategoryEncoder, Encoded
 from r2d2net.tables.column_names import FIX, are_data, meant
-from r2d2net.tables.columns import Columns, chosen, notes_of
-from r2d2net.tables.file_reader import encoding_note, read_table, separator_of, shown
+from r2d2net.tables.file_reader import encoding_note, read_table, separator_of
 from r2d2net.tables.format_rules import detect_format_rules
+from r2d2net.tables.input_columns import Columns, chosen_columns, notes_of
+from r2d2net.tables.phrases import counted, quoted_names
+from r2d2net.tables.prediction_task import Task, detect_task
 from r2d2net.tables.raw_columns import RawTable
 from r2d2net.tables.settings import Settings
-from r2d2net.tables.task import Task, detect_task
-from r2d2net.tables.wording import counted
 
 LEAST_ROWS = 10
 
@@ -58,14 +58,14 @@ def read_training_table(path: Path, settings: Settings) -> TrainingTable:
     target, names = settings.target, table.names
     if target not in names:
         if are_data(names):
-            like = f"whose first line looks like data ({shown(names, 3)})"
+            like = f"whose first line looks like data ({quoted_names(names, 3)})"
             raise ParameterError(f"--target {target} is no column of {path}, {like}: {FIX}")
         raise ParameterError(
-            f"--target {target} is no column of {path}: it has {shown(names, 20)}{meant(target, names)}"
+            f"--target {target} is no column of {path}: it has {quoted_names(names, 20)}{meant(target, names)}"
         )
     if len(table) < LEAST_ROWS:
         raise DataError(f"{path} has {counted(len(table), 'row')}: give at least {LEAST_ROWS}")
-    skip = chosen(settings.categorical, names, "categorical") + chosen(settings.ignore, names, "ignore")
+    skip = chosen_columns(settings.categorical, names, "categorical") + chosen_columns(settings.ignore, names, "ignore")
     rules = detect_format_rules(table, separator_of(path), settings.decimal, settings.dates, skip)
     column = table[target]
     task = detect_task(column, target, settings.task, rules)
@@ -75,7 +75,7 @@ def read_training_table(path: Path, settings: Settings) -> TrainingTable:
         raise DataError(f"{path} has {counted(int(there.sum()), 'row')} with a target: give at least {LEAST_ROWS}")
     notes = encoding_note(path)
     if are_data(names):
-        notes.append(f"the first line is taken as names, {shown(names, 3)}: if it is data, {FIX}")
+        notes.append(f"the first line is taken as names, {quoted_names(names, 3)}: if it is data, {FIX}")
     if task.said:
         notes.append(f"target {target}: {task.said}")
     if not there.all():
@@ -105,7 +105,7 @@ def read_training_table(path: Path, settings: Settings) -> TrainingTable:
     notes += notes_of(counts)
     levels = [column.name for column in columns.used if isinstance(column, CategoryEncoder) and column.missing]
     if levels:
-        notes.append(f"missing cells are a level of their own in {shown(levels)}")
+        notes.append(f"missing cells are a level of their own in {quoted_names(levels)}")
     return TrainingTable(task, columns, x, y[~is_test], test, rows[is_test], y[is_test], share, held, tuple(notes))
 
 

@@ -16,8 +16,8 @@ from r2d2net.nets import mlp
 from r2d2net.priors import R2D2
 from r2d2net.registry import PRIORS
 from r2d2net.tables.cell_parsing import Values
+from r2d2net.tables.prediction_task import LEAST, MOST, Task
 from r2d2net.tables.settings import Settings
-from r2d2net.tables.task import LEAST, MOST, Task
 
 DIGITS = 1e-5  # a deviation that is a smaller share of the mean is lost in float32
 

@@ -21,7 +21,7 @@ from r2d2net.tables.novelty import FEWEST
 MOST_INPUTS = 12
 
 
-def speaker(quiet: bool) -> Any:
+def note_printer(quiet: bool) -> Any:
     """Prints a line on standard error, or nothing."""
     if quiet:
         return lambda line: None

@@ -13,8 +13,8 @@ import pandas as pd
 import pytest
 
 from r2d2net.tables.file_reader import read_table
+from r2d2net.tables.prediction_writer import copied, prediction_writer
 from r2d2net.tables.raw_columns import RawColumn
-from r2d2net.tables.writing import copied, writing
 from table_runs import command, learn_columns
 
 
@@ -85,7 +85,7 @@ def block_of(tmp_path, form, kept, rows):
     """One block as it is written to standard output."""
     path = tmp_path / "printed"
     with open(path, "w+", encoding="utf-8") as file:
-        with writing(None, file, form, tmp_path / "rows.csv") as write:
+        with prediction_writer(None, file, form, tmp_path / "rows.csv") as write:
             write(pd.DataFrame(kept), pd.DataFrame(rows))
         file.seek(0)
         return file.read()

@@ -32,7 +32,7 @@ class Write(Protocol):
 
 
 @contextmanager
-def writing(out: Path | None, stdout: IO[str], form: str, source: Path) -> Iterator[Write]:
+def prediction_writer(out: Path | None, stdout: IO[str], form: str, source: Path) -> Iterator[Write]:
     """How blocks of rows of ``source`` are written: to a file, or to standard output as "csv" or JSON "lines"."""
     if out is None:
         with _spooled(form) as (spool, write):

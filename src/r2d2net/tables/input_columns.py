@@ -25,9 +25,8 @@ from r2d2net.errors import CheckpointError, DataError, ParameterError
 from r2d2net.tables.column_encoders import CategoryEncoder, ColumnEncoder, Counts, Encoded, NumberEncoder
 from r2d2net.tables.column_names import FIX, are_data
 from r2d2net.tables.date_formats import date_format_in_words
-from r2d2net.tables.file_reader import shown
+from r2d2net.tables.phrases import counted, quoted_names
 from r2d2net.tables.raw_columns import READABLE
-from r2d2net.tables.wording import counted
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -66,10 +65,10 @@ class Columns:
         if lacking:
             alike = {name.lower(): name for name in found}
             near = [alike[name.lower()] for name in lacking if name.lower() in alike]
-            hint = f"; it has {shown(near)}: rename" if near else ": add them"
+            hint = f"; it has {quoted_names(near)}: rename" if near else ": add them"
             if are_data(found):
-                hint = f", and its first line looks like data ({shown(found, 3)}): {FIX}"
-            raise DataError(f"{where} lacks the columns {shown(lacking, 20)}{hint}")
+                hint = f", and its first line looks like data ({quoted_names(found, 3)}): {FIX}"
+            raise DataError(f"{where} lacks the columns {quoted_names(lacking, 20)}{hint}")
         return [name for name in found if name not in {*self.names, *self.left_out, target}]
 
     def encode(self, table: pd.DataFrame, counts: Counts | None = None) -> Encoded:
@@ -124,21 +123,21 @@ def _require_levels(column: CategoryEncoder, counts: Counts, where: str) -> None
     if counts[column.name, "known"] or strange < WHOLE_COLUMN or (1 - column.known) ** strange > CHANCE:
         return
     what = f"column {column.name!r}: none of {strange:,} filled cells is of a level that training rows had"
-    fix = f"write them as there ({shown(column.levels)}), or fit again with rows like these"
+    fix = f"write them as there ({quoted_names(column.levels)}), or fit again with rows like these"
     raise DataError(f"{where}: {what}: {fix}")
 
 
-def chosen(given: Sequence[str], names: list[str], option: str) -> list[str]:
+def chosen_columns(given: Sequence[str], names: list[str], option: str) -> list[str]:
     """Columns that an option names, in one text by commas or in several; a name with commas is a name first.
 
-    >>> chosen(["a,b", "c,d"], ["a,b", "c", "d"], "ignore")
+    >>> chosen_columns(["a,b", "c,d"], ["a,b", "c", "d"], "ignore")
     ['a,b', 'c', 'd']
     """
     parts = [[one] if one in names else [part.strip() for part in one.split(",")] for one in given]
     found = [part for part in chain.from_iterable(parts) if part]
     unknown = [name for name in found if name not in names]
     if unknown:
-        raise ParameterError(f"--{option} names {shown(unknown)}: the table has {shown(names)}")
+        raise ParameterError(f"--{option} names {quoted_names(unknown)}: the table has {quoted_names(names)}")
     return found
 
 
@@ -154,7 +153,7 @@ def _how(column: ColumnEncoder) -> str:
 
 def ignored(extra: list[str]) -> list[str]:
     """What is said of columns that the model has never seen."""
-    return [f"columns that the model does not know, ignored: {shown(extra)}"] if extra else []
+    return [f"columns that the model does not know, ignored: {quoted_names(extra)}"] if extra else []
 
 
 def notes_of(counts: Counts) -> list[str]:

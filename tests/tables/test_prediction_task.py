@@ -5,8 +5,8 @@ import pandas as pd
 import pytest
 
 from r2d2net.errors import DataError, ParameterError
+from r2d2net.tables.prediction_task import Task, detect_task
 from r2d2net.tables.settings import Settings
-from r2d2net.tables.task import Task, detect_task
 from r2d2net.tables.training_table import held_out, read_training_table
 
 

@@ -17,9 +17,9 @@ import numpy as np
 from r2d2net.errors import CheckpointError, DataError, require
 from r2d2net.tables.cell_parsing import LARGEST, MISSING_WORDS, parse_numbers
 from r2d2net.tables.date_formats import detect_date_formats
-from r2d2net.tables.file_reader import shown
 from r2d2net.tables.format_rules import DURATIONS_NOTE, NO_RULES, ColumnFormat, FormatRules, choose_number_format
 from r2d2net.tables.number_formats import unit_note
+from r2d2net.tables.phrases import quoted_names
 from r2d2net.tables.raw_columns import READABLE, RawColumn, level_places, merge_truth_values
 
 if TYPE_CHECKING:
@@ -139,10 +139,13 @@ def detect_task(column: pd.Series | RawColumn, target: str, told: str = "auto", 
     task = _classification(target, kind, levels, told, is_number, unit_note(cells))
     words = [level for level in task.classes if level.lower() in MISSING_WORDS]
     notes = [
-        f"{shown(group)} are classes of their own: write them alike if they are one" for group in _near(task.classes)
+        f"{quoted_names(group)} are classes of their own: write them alike if they are one"
+        for group in _near(task.classes)
     ]
     if words:
-        notes.insert(0, f"{shown(words)} is taken as a class: leave its cells empty if it means that there is none")
+        notes.insert(
+            0, f"{quoted_names(words)} is taken as a class: leave its cells empty if it means that there is none"
+        )
     if told == "auto":
         notes.append(unit_note(cells))
     return replace(task, form=detected.format if is_number else "", said="; ".join(filter(None, notes)))
@@ -223,13 +226,13 @@ def _classification(target: str, kind: str, texts: np.ndarray, told: str, is_num
         raise DataError(f"--target {target} has {len(counts)} different values, {MOST_CLASSES} classes at most: {hint}")
     rare = sorted(level for level, count in counts.items() if count < 2)
     if rare and is_number and told == "auto":
-        few = f"{kind} was detected, {len(counts)} classes by their numbers, and {shown(rare)} has one row"
+        few = f"{kind} was detected, {len(counts)} classes by their numbers, and {quoted_names(rare)} has one row"
         if len(rare) > 1:
             few = few.replace(" has one row", " have one row each")
         fix = "use --task regression if it is a quantity or a count, or give at least two rows a class"
         raise DataError(f"--target {target}: {few}: {fix}")
     if rare:
-        raise DataError(f"--target {target} has one row of {shown(rare)}: give at least two rows a class")
+        raise DataError(f"--target {target} has one row of {quoted_names(rare)}: give at least two rows a class")
     return Task(target, kind, tuple(sorted(counts, key=_order)))
 
 

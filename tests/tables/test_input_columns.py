@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from r2d2net.errors import DataError, ParameterError
-from r2d2net.tables.columns import Columns, notes_of
+from r2d2net.tables.input_columns import Columns, notes_of
 from table_runs import learn_columns
 
 
