@@ -17,6 +17,7 @@ if TYPE_CHECKING:
         nets,
         priors,
         shrinkage,
+        testing,
     )
     from r2d2net.estimators import R2D2Classifier, R2D2Regressor
     from r2d2net.model import BayesianModel
@@ -48,6 +49,7 @@ __all__ = [
     "priors",
     "save",
     "shrinkage",
+    "testing",
 ]
 HOMES = {
     "BayesianModel": "model",

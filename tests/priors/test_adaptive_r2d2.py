@@ -17,11 +17,11 @@ import torch
 from scipy import stats
 from torch import Tensor
 
-from prior_proofs import geweke
 from r2d2net import ParameterError
 from r2d2net.priors import R2D2, AdaptiveR2D2
 from r2d2net.priors.global_scale_grid import GlobalScaleGrid, global_scale_grid
 from r2d2net.priors.mixture_tables import Mixture, Row, moment_tables, quantile_table
+from r2d2net.testing import geweke
 
 REJECT = 2e-6
 CPU = torch.device("cpu")

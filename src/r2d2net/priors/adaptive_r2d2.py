@@ -62,6 +62,8 @@ class AdaptiveR2D2(ScaleMixturePrior[AdaptiveR2D2Scales]):
         (torch.Size([3, 4]), torch.Size([]))
     """
 
+    has_exact_factors = True
+
     def __init__(
         self,
         a: float | Sequence[float] = (0.01, 0.03, 0.1, 0.3),
@@ -211,4 +213,5 @@ def _grouped(x: Tensor, groups: Shape) -> tuple[Tensor, Callable[[Tensor], Tenso
     order = [i for i, size in enumerate(padded) if size != 1] + shared
     moved = x.permute(order)
     inverse = sorted(range(x.dim()), key=order.__getitem__)
-    return moved.reshape(math.prod(padded), -1), lambda y: y.reshape(moved.shape).permute(inverse)
+    together = math.prod(x.shape[i] for i in shared)
+    return moved.reshape(math.prod(padded), together), lambda y: y.reshape(moved.shape).permute(inverse)

@@ -90,13 +90,13 @@ class GlobalScaleGrid:
         slope = pad((value[:, 2:] - value[:, :-2]) / 2, (1, 1))
         slope[:, 0], slope[:, -1] = value[:, 1] - value[:, 0], value[:, -1] - value[:, -2]
         value, slope = value.to(log_w.dtype), slope.to(log_w.dtype)
-        chunks = log_w.split(max(1, _CHUNK // log_w.shape[0]), 1)
+        chunks = log_w.split(max(1, _CHUNK // max(1, log_w.shape[0])), 1)
         return torch.cat([self._interpolate(value, slope, part) for part in chunks], 1)
 
     def group_chunks(self, groups: int) -> Iterator[slice]:
-        """Slices of groups whose probabilities fit in cache."""
+        """Slices of groups whose probabilities fit in cache; one that is empty if there are no groups."""
         size = max(1, _CELLS // (COUNT * self.rows))
-        return (slice(start, min(groups, start + size)) for start in range(0, groups, size))
+        return (slice(start, min(groups, start + size)) for start in range(0, max(1, groups), size))
 
     def _at_nodes(self, table: Tensor, q: Tensor) -> Tensor:
         """Means at every node of log w, (groups, nodes): the product with q, summed where log u + log g = log w."""
