@@ -12,7 +12,7 @@ import r2d2net as rn
 from r2d2net import R2D2Classifier, R2D2Regressor
 from r2d2net.estimators.float64_units import FarPosterior, move_inputs, move_targets
 
-SMALL: dict[str, Any] = {"hidden": (8,), "epochs": 60, "draws": 20, "random_state": 0}
+SMALL: dict[str, Any] = {"hidden": (8,), "epochs": 60, "draws": 20, "random_state": 2}
 RIGHT = 5e-3  # of a deviation: rounding in float32 and 60 epochs of it
 
 
