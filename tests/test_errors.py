@@ -2,11 +2,18 @@
 
 import copy
 import pickle
+from collections.abc import Callable
+from functools import cache
 from pathlib import Path
+from typing import Any
+from unittest.mock import ANY
 
 import pytest
 import torch
+from torch import nn
 
+import r2d2net as rn
+from r2d2net.distributions import GeneralizedInverseGaussian
 from r2d2net.errors import (
     ABSENT,
     Argument,
@@ -23,6 +30,8 @@ from r2d2net.errors import (
     require_whole,
     shown,
 )
+from r2d2net.estimators import R2D2Classifier, R2D2Regressor
+from table_runs import command, make_table
 
 KINDS = (R2D2NetError, ParameterError, DataError, CheckpointError, DivergenceError, Interrupted)
 
@@ -110,3 +119,90 @@ def test_checks_give_fields(check, argument: str, value: object, fix: str) -> No
     with pytest.raises(ParameterError, match=f"^{argument}={value!r} is out of range: {fix}$") as caught:
         check()
     assert (caught.value.argument, caught.value.value, caught.value.fix) == (argument, value, fix)
+
+
+X = torch.randn(20, 2, generator=torch.Generator().manual_seed(0))
+Y = X[:, 0] + 0.1
+LABELLED = [0, 1], [[0.9, 0.1], [0.2, 0.8]]
+
+
+def fit(**options: Any) -> Any:
+    return rn.fit(rn.BayesianModel(nn.Linear(2, 1)), (X, Y), **{"epochs": 1, **options})
+
+
+@cache
+def posterior() -> Any:
+    return fit()
+
+
+BAD_CALLS: dict[str, tuple[Callable[[], Any], str | None, object]] = {  # the call, and the fields of its error
+    "fit: range": (lambda: fit(epochs=0), "epochs", 0),
+    "fit: seed": (lambda: fit(seed=0.5), "seed", 0.5),
+    "fit: name": (lambda: fit(algorithm="svg"), "algorithm", "svg"),
+    "fit: class": (lambda: fit(algorithm=rn.inference.SVGI), "algorithm", rn.inference.SVGI),
+    "fit: together": (lambda: fit(patience=3), "patience", 3),
+    "fit: algorithm": (lambda: fit(algorithm="hmc", batch_size=5), "batch_size", 5),
+    "fit: prior": (lambda: fit(algorithm="map"), "algorithm", "MAP"),
+    "fit: rows": (lambda: fit(n=3), "n", 3),
+    "fit: data": (lambda: rn.fit(rn.BayesianModel(nn.Linear(2, 1)), (X, Y[:3])), "x", [20]),
+    "fit: not finite": (lambda: rn.fit(rn.BayesianModel(nn.Linear(2, 1)), (X, Y / 0)), "y", ANY),
+    "fit: shape": (lambda: rn.fit(rn.BayesianModel(nn.Linear(2, 2)), (X, Y)), "net", 2),
+    "model: net": (lambda: rn.BayesianModel(3), "net", int),  # type: ignore[arg-type]
+    "model: prior": (lambda: rn.BayesianModel(nn.Linear(2, 1), bias=1.0), "bias", 1.0),  # type: ignore[arg-type]
+    "model: pattern": (lambda: rn.BayesianModel(nn.Linear(2, 1), deterministic=["a"]), "deterministic", "a"),
+    "model: dtype": (lambda: rn.BayesianModel(nn.Linear(2, 1).half()), "net", torch.float16),
+    "prior": (lambda: rn.priors.Gaussian(-1.0), "scale", -1.0),
+    "prior: pair": (lambda: rn.priors.SpikeSlab(slab_scale=1.0, spike_scale=2.0), "spike_scale", 2.0),
+    "likelihood": (lambda: rn.likelihoods.Gaussian(noise=0.0), "noise", 0.0),
+    "algorithm": (lambda: rn.inference.SGLD(thin=0), "thin", 0),
+    "predict: draws": (lambda: posterior().predict(X, draws=0), "draws", 0),
+    "predict: x": (lambda: posterior().predict(X[:, :1]), "x", (20, 1)),
+    "predict: level": (lambda: posterior().predict(X).interval(2.0), "level", 2.0),
+    "relevance": (lambda: rn.shrinkage.input_relevance(posterior(), X[0]), "x", (2,)),
+    "load": (lambda: rn.load("nowhere", nn.Linear(2, 1)), None, Path("nowhere/posterior.safetensors")),
+    "network": (lambda: rn.nets.mlp(2, [0], 1), "hidden", 0),
+    "metric: shape": (lambda: rn.metrics.rmse(Y, Y[:3]), "mean", (3,)),
+    "metric: choice": (lambda: rn.metrics.ece(*LABELLED, binning="odd"), "binning", "odd"),  # type: ignore[arg-type]
+    "distribution": (lambda: GeneralizedInverseGaussian(1.0, -1.0, 1.0), "rho", -1.0),
+    "estimator: seed": (lambda: R2D2Regressor(random_state=-1).fit(X, Y), "random_state", -1),
+    "estimator: prior": (lambda: R2D2Regressor(prior="r2d3").fit(X, Y), "prior", "r2d3"),
+    "estimator: patience": (lambda: R2D2Regressor(patience=3, epochs=1).fit(X, Y), "patience", 3),
+    "estimator: classes": (lambda: R2D2Classifier().fit(X, [1] * 20), "y", 1),
+}
+
+
+@pytest.mark.parametrize("call", BAD_CALLS)
+def test_bad_calls_give_argument_value_and_fix(call: str) -> None:
+    bad_call, argument, value = BAD_CALLS[call]
+    with pytest.raises(R2D2NetError) as caught:
+        bad_call()
+    error = caught.value
+    assert (error.argument, error.value) == (argument, value)
+    assert error.fix
+    assert "\n" not in str(error)
+    assert str(pickle.loads(pickle.dumps(error))) == str(error)
+
+
+def test_estimators_name_their_own_parameters(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object, seed: int, jobs: int, **__: object) -> None:
+        fix = ("use ", Argument("jobs", 1), " and other ", Argument("x"))
+        raise ParameterError("is odd", argument="seed", value=seed, fix=fix)
+
+    monkeypatch.setattr("r2d2net.estimators.base.fit", refuse)
+    with pytest.raises(ParameterError, match=r"^random_state=7 is odd: use n_jobs=1 and other X$") as caught:
+        R2D2Regressor(random_state=7).fit(X, Y)
+    assert (caught.value.argument, caught.value.args) == ("random_state", (str(caught.value),))
+
+
+@pytest.mark.parametrize(
+    ("options", "line"),
+    [
+        (["--algorithm", "hmc", "--batch-size", "9"], "--batch-size 9: HMC takes all rows in every step; leave it out"),
+        (["--patience", "3", "--validation", "0"], "--patience 3 needs validation data: give --validation 0.1, say"),
+    ],
+)  # fmt: skip
+def test_the_command_line_names_options(tmp_path: Path, options: list[str], line: str) -> None:
+    table = tmp_path / "table.csv"
+    make_table(40).to_csv(table, index=False)
+    ended = command("fit", table, "--target", "price", "--out", tmp_path / "run", "--quiet", *options)
+    assert (ended.code, ended.error) == (2, f"error: {line}\n")

@@ -230,7 +230,7 @@ def test_processes_do_not_change_the_result() -> None:
     ("wrong", "message"),
     [
         ({"prior": "r2d3"}, r"prior='r2d3' is no prior: use one of r2d2, adaptive"),
-        ({"prior": rn.priors.R2D2}, r"prior=the class R2D2"),
+        ({"prior": rn.priors.R2D2}, r"prior=R2D2 is a class: write R2D2\(\)"),
         ({"algorithm": "adam"}, r"algorithm='adam' is no algorithm: use one of cavi"),
         ({"algorithm": "map"}, r"algorithm=MAP does not suit the prior R2D2"),
         ({"hidden": "50"}, r"hidden='50'"),

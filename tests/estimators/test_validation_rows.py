@@ -55,8 +55,8 @@ def test_validation_targets_are_checked() -> None:
     for targets, of, message in (
         (np.full(9, np.nan), y, "Input y contains NaN."),
         (np.array(["text"] * 9), y, "could not convert string to float: .*"),
-        (both[:9], y, "y has 2 columns: the training targets have 1, and so must they"),
-        (y[:9], both, "y has 1 columns: the training targets have 2, and so must they"),
+        (both[:9], y, "y has 2 columns; the training targets have 1, and so must they"),
+        (y[:9], both, "y has 1 columns; the training targets have 2, and so must they"),
         (np.full((9, 2), np.inf), both, "Input y contains infinity .*"),
     ):
         with pytest.raises(rn.DataError, match=f"^validation: {message}$"):

@@ -18,7 +18,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor, nn
 
-from r2d2net.errors import CheckpointError, DataError, ParameterError, require, require_whole
+from r2d2net.errors import CheckpointError, DataError, ParameterError, R2D2NetError, Value, require, require_whole
 from r2d2net.estimators import storage
 from r2d2net.estimators.double_posterior import DoublePosterior
 from r2d2net.estimators.float64_units import FarPosterior, exact_where_moved, in_users_units, move_inputs, move_targets
@@ -36,6 +36,7 @@ from r2d2net.shrinkage import Relevance, input_relevance
 BLOCK = 10_000  # rows predicted at a time: the draws of all rows at once would not fit
 RELEVANCE_ROWS, RELEVANCE_DRAWS, SHUFFLES = 500, 50, 2
 CHECKPOINT_SECONDS = 5.0
+PARAMETERS = {"seed": "random_state", "jobs": "n_jobs", "x": "X"}  # by the names that `fit` and `predict` have for them
 LONGEST = 300  # characters of a message of scikit-learn that an error quotes
 
 
@@ -226,7 +227,8 @@ class BayesianPerceptron(BaseEstimator):
             net = build(estimator._network, estimator._seed, estimator.device)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             reason = f"{type(error).__name__}: {error}"
-            raise CheckpointError(f"{folder} holds no {cls.__name__} of this version of r2d2net: {reason}") from error
+            problem = f"holds no {cls.__name__} of this version of r2d2net: {reason}"
+            raise CheckpointError(problem, value=Path(folder)) from error
         estimator.posterior_ = exact_where_moved(load(folder, net))
         return estimator
 
@@ -242,7 +244,8 @@ class BayesianPerceptron(BaseEstimator):
         if not isinstance(self.validation, (tuple, list)):
             return self.validation
         if len(self.validation) != 2:
-            raise ParameterError(f"validation has {len(self.validation)} parts: use a share between 0 and 1, or (X, y)")
+            fix = "use a share between 0 and 1, or (X, y)"
+            raise ParameterError(("has ", Value(len(self.validation)), " parts"), argument="validation", fix=fix)
         with about_validation():
             return validate_data(self, *self.validation, reset=False, dtype=np.float64, **how)
 
@@ -259,22 +262,23 @@ class BayesianPerceptron(BaseEstimator):
         def moved(x: np.ndarray, y: np.ndarray) -> tuple[Tensor, Tensor]:
             return inputs.of(x), torch.from_numpy(y) if targets is None else targets.of(y)
 
-        posterior = fit(
-            BayesianModel(build(network, seed, self.device), prior, likelihood),
-            moved(X, y),
-            method,
-            epochs=epochs_for(len(X), self.batch_size, method) if self.epochs is None else self.epochs,
-            batch_size=self.batch_size,
-            seed=seed,
-            validation=moved(*validation) if isinstance(validation, tuple) else validation,
-            patience=self.patience,
-            prior="auto" if prior is None else None,
-            restarts=self.restarts,
-            jobs=joblib.effective_n_jobs(self.n_jobs),
-            resume=self._folder,
-            checkpoint_every=CHECKPOINT_SECONDS,
-            verbose=bool(self.verbose),
-        )
+        with in_parameters():
+            posterior = fit(
+                BayesianModel(build(network, seed, self.device), prior, likelihood),
+                moved(X, y),
+                method,
+                epochs=epochs_for(len(X), self.batch_size, method) if self.epochs is None else self.epochs,
+                batch_size=self.batch_size,
+                seed=seed,
+                validation=moved(*validation) if isinstance(validation, tuple) else validation,
+                patience=self.patience,
+                prior="auto" if prior is None else None,
+                restarts=self.restarts,
+                jobs=joblib.effective_n_jobs(self.n_jobs),
+                resume=self._folder,
+                checkpoint_every=CHECKPOINT_SECONDS,
+                verbose=bool(self.verbose),
+            )
         order = torch.randperm(len(X), generator=torch.Generator().manual_seed(seed))
         self.posterior_ = in_users_units(posterior, inputs, targets)
         self._network, self._seed = network, seed
@@ -287,7 +291,19 @@ class BayesianPerceptron(BaseEstimator):
         checked = validate_data(self, X, reset=False, dtype=np.float64)
         posterior = DoublePosterior(self.posterior_)
         for start in range(0, len(checked), BLOCK):
-            yield posterior.predict(checked[start : start + BLOCK], self.draws, seed=self._seed)
+            with in_parameters():
+                prediction = posterior.predict(checked[start : start + BLOCK], self.draws, seed=self._seed)
+            yield prediction
+
+
+@contextmanager
+def in_parameters() -> Iterator[None]:
+    """Let errors name arguments as the estimators' parameters are called: ``random_state``, not ``seed``."""
+    try:
+        yield
+    except R2D2NetError as error:
+        error.rename(PARAMETERS)
+        raise
 
 
 @contextmanager
@@ -298,7 +314,8 @@ def about_validation() -> Iterator[None]:
             warnings.simplefilter("always")
             yield
     except (TypeError, ValueError) as error:
-        raise DataError(f"validation: {shorten(str(error), LONGEST, placeholder=' ...')}") from error
+        reason = shorten(str(error), LONGEST, placeholder=" ...")
+        raise DataError(f": {reason}", argument="validation") from error
     for warning in caught:
         warnings.warn(f"validation: {warning.message}", warning.category, stacklevel=5)  # where `fit` is called
 
@@ -320,6 +337,6 @@ def build(network: dict[str, Any], seed: int, device: Any) -> nn.Module:
     try:
         place = torch.device("cpu" if device is None else device)
     except RuntimeError as error:
-        raise ParameterError(f"device={device!r} is no device: use 'cpu' or 'cuda'") from error
+        raise ParameterError("is no device", argument="device", value=device, fix="use 'cpu' or 'cuda'") from error
     with lent_generator(seed, torch.device("cpu")):
         return mlp(**network).to(place, torch.float32)

@@ -10,7 +10,7 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import validate_data
 
-from r2d2net.errors import DataError
+from r2d2net.errors import Argument, DataError, Shown, Value
 from r2d2net.estimators import storage
 from r2d2net.estimators.base import BayesianPerceptron, about_validation, joined
 from r2d2net.likelihoods import Categorical
@@ -58,7 +58,8 @@ class R2D2Classifier(ClassifierMixin, BayesianPerceptron):
         check_classification_targets(y)
         classes, codes = np.unique(y, return_inverse=True)
         if len(classes) < 2:
-            raise DataError(f"y has one class, {classes.tolist()[0]!r}: give rows of at least two classes")
+            problem = ("has one class, ", Value(classes.tolist()[0]))
+            raise DataError(problem, argument="y", fix="give rows of at least two classes")
         validation = self._validation()
         if isinstance(validation, tuple):
             validation = validation[0], _numbered(validation[1], classes)
@@ -123,7 +124,8 @@ def _numbered(held: np.ndarray, classes: np.ndarray) -> np.ndarray:
         labels = _of_one_kind(held)
     unknown = ~np.isin(labels, classes)
     if unknown.any():
-        raise DataError(f"validation holds the label {labels[unknown].tolist()[0]!r}, which y does not: leave it out")
+        problem = ("holds the label ", Value(labels[unknown].tolist()[0]), ", which ", Argument("y"), " does not")
+        raise DataError(problem, argument="validation", fix="leave it out")
     return np.searchsorted(classes, labels)
 
 
@@ -139,4 +141,5 @@ def _of_one_kind(y: np.ndarray) -> np.ndarray:
     if all(truths) or (not any(truths) and all(isinstance(label, Real) for label in y)):
         return np.array(y.tolist())
     kinds = ", ".join(sorted({type(label).__name__ for label in y}))
-    raise DataError(f"y has dtype object and holds {kinds}: use labels of one kind, texts, whole numbers or bool")
+    problem = ("has dtype object and holds ", Value(Shown(kinds)))
+    raise DataError(problem, argument="y", fix="use labels of one kind, texts, whole numbers or bool")

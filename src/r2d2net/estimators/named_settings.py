@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from sklearn.utils import check_random_state
 
-from r2d2net.errors import ParameterError, Shown, require
+from r2d2net.errors import ParameterError, require
 from r2d2net.inference import Method
 from r2d2net.model import AnyPrior
 from r2d2net.priors import ScaleMixturePrior
@@ -42,9 +42,10 @@ def prior_of(prior: Any) -> AnyPrior | None:
         named: AnyPrior = PRIORS.constructor(prior.lower())()
         return named
     if not isinstance(prior, ScaleMixturePrior):
-        value = Shown(f"the class {prior.__name__}") if isinstance(prior, type) else prior
+        if isinstance(prior, type) and issubclass(prior, ScaleMixturePrior):
+            raise ParameterError("is a class", argument="prior", value=prior, fix=f"write {prior.__name__}()")
         fix = f"use one of {', '.join(PRIORS)}, auto, or an object of that kind"
-        raise ParameterError("is no prior", argument="prior", value=value, fix=fix)
+        raise ParameterError("is no prior", argument="prior", value=prior, fix=fix)
     return prior
 
 

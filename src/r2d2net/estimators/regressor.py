@@ -9,7 +9,7 @@ import numpy as np
 from sklearn.base import RegressorMixin
 from sklearn.utils.validation import validate_data
 
-from r2d2net.errors import DataError
+from r2d2net.errors import DataError, Value
 from r2d2net.estimators.base import BayesianPerceptron, about_validation, joined
 from r2d2net.likelihoods import Gaussian
 from r2d2net.prediction import Regression
@@ -127,6 +127,6 @@ def _targets_like(y: np.ndarray, held: np.ndarray) -> np.ndarray:
     """Bring validation targets to the shape of the training targets; (rows,) and (rows, 1) count as the same."""
     if held[0].size != y[0].size:
         fix = f"the training targets have {y[0].size}, and so must they"
-        raise DataError(f"validation: y has {held[0].size} columns: {fix}")
+        raise DataError((": y has ", Value(held[0].size), " columns"), argument="validation", fix=fix)
     with about_validation():
         return held.astype(np.float64).reshape(len(held), *y.shape[1:])

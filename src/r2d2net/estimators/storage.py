@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from r2d2net.errors import CheckpointError, ParameterError
+from r2d2net.errors import CheckpointError, ParameterError, Value
 from r2d2net.files import write_json
 from r2d2net.inference import Method
 from r2d2net.priors import ScaleMixturePrior
@@ -54,12 +54,14 @@ def read(folder: Path, kind: str) -> dict[str, Any]:
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
-        raise CheckpointError(f"{path} cannot be read ({error.strerror}): give the folder of a saved {kind}") from error
+        fix = f"give the folder of a saved {kind}"
+        raise CheckpointError(f"cannot be read ({error.strerror})", value=path, fix=fix) from error
     except (ValueError, RecursionError) as error:
-        raise CheckpointError(f"{path} is no JSON: {error}") from error
+        raise CheckpointError(f"is no JSON: {error}", value=path) from error
     saved = content.get("estimator") if isinstance(content, dict) else None
     if saved != kind:
-        raise CheckpointError(f"{path} holds {saved!r}, not {kind!r}: load it by the class that saved it")
+        fix = "load it by the class that saved it"
+        raise CheckpointError(f"holds {saved!r}, not {kind!r}", value=path, fix=fix)
     return content
 
 
@@ -92,7 +94,8 @@ def plain_labels(classes: np.ndarray) -> dict[str, Any]:
     """
     values = classes.tolist()
     if not (classes.dtype.kind in "biufU" or all(isinstance(value, str) for value in values)):
-        raise ParameterError(f"classes_ of dtype {classes.dtype} cannot be saved as JSON: use numbers or texts")
+        problem = ("of dtype ", Value(classes.dtype), " cannot be saved as JSON")
+        raise ParameterError(problem, argument="classes_", fix="use numbers or texts")
     return {"dtype": classes.dtype.str, "values": values}
 
 
@@ -112,10 +115,8 @@ def _plain(name: str, value: Any) -> Any:
         return str(value)
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
-    kind = type(value).__name__  # and not the value, which may be long
-    raise ParameterError(
-        f"{name} is a {kind}, which JSON cannot hold: set_params({name}=...) to a number or name first"
-    )
+    problem = ("is a ", Value(type(value)), ", which JSON cannot hold")  # and not the value, which may be long
+    raise ParameterError(problem, argument=name, fix=f"set_params({name}=...) to a number or name first")
 
 
 def _value(name: str, plain: Any) -> Any:
