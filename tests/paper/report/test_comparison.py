@@ -4,9 +4,9 @@ import math
 
 import pytest
 
-from r2d2net.paper.report.comparison import ComparedMean, column_groups, compare, comparison_block
+from r2d2net.paper.report.comparison import VERDICTS, ComparedMean, column_groups, compare, comparison_block
 from r2d2net.paper.report.paper_tables import PaperFigure, paper_figures
-from r2d2net.report.document import Document, Section, to_markdown
+from r2d2net.report.document import Document, Section, slug, to_html, to_markdown
 
 
 def result(setting, row, **values):
@@ -57,6 +57,12 @@ def test_what_is_not_the_same_has_no_verdict():
     entry = ComparedMean("a", "b", "auroc", 90.0, 0.1, 3, PaperFigure(98.0, None), same_measure=False)
     assert entry.verdict == "other measure"
     assert entry._replace(mean=None).verdict == "not run"
+
+
+def test_every_verdict_has_a_colour_on_html_pages():
+    page = to_html(Document("", []))
+    for verdict in VERDICTS:
+        assert f"td.{slug(verdict)} " in page.replace(",", " ")
 
 
 def test_a_table_in_markdown():
