@@ -1,5 +1,6 @@
 """Catalogue files: which of them apply, what they may say, and that a hostile one reaches nothing outside."""
 
+import errno
 import hashlib
 import os
 import pickle
@@ -49,6 +50,13 @@ def test_argument_then_variable_then_the_folders_own(tmp_path: Path, monkeypatch
     monkeypatch.setenv("R2D2NET_DATA", str(root))
     assert load("pets").labels.tolist() == [0, 0]
     assert len(known("pets", catalogue=root / "r2d2net-data.toml").copies) == 2  # not read twice
+
+
+def test_a_catalogue_needs_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("R2D2NET_DATA", raising=False)
+    (tmp_path / "mine.toml").write_text(PETS)
+    with pytest.raises(ParameterError, match="root is not given and R2D2NET_DATA is not set"):
+        load("pets", catalogue=tmp_path / "mine.toml")
 
 
 def test_a_catalogue_that_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -179,7 +187,7 @@ OUTSIDE = [
 ]
 
 
-@pytest.mark.parametrize("file", [*OUTSIDE, "[a-z].npz", "\\\\host\\x.npz", "a\tb.npz", "a\x00b.npz"])
+@pytest.mark.parametrize("file", [*OUTSIDE, "[a-z].npz", "[a-z]*.npz", "\\\\host\\x.npz", "a\tb.npz", "a\x00b.npz"])
 def test_paths_outside_the_folder(tmp_path: Path, file: str) -> None:
     root = tmp_path / "in"
     pets(root)
@@ -266,6 +274,23 @@ def test_texts_without_control_characters(tmp_path: Path) -> None:
     for note in ("\\u001b[2J", "two\\nlines", ""):
         catalogue(tmp_path, f'{PETS}note = "{note}"\n')
         refused(lambda: load("pets", tmp_path), "note=", "use a text in one line")
+
+
+def test_no_array_unpacks_without_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("r2d2net.data.formats.members.LARGEST", 1000)
+    np.savez_compressed(tmp_path / "pets.npz", images=np.zeros((2, 40, 40), np.uint8), labels=np.array([0, 1]))
+    catalogue(tmp_path, PETS)
+    refused(lambda: load("pets", tmp_path), "pets.npz holds 'images.npy' of 3328 bytes, more than 1000")
+
+
+def test_a_folder_that_cannot_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def denied(path: Path) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied", str(path))
+
+    (tmp_path / "closed").mkdir()
+    catalogue(tmp_path, PETS.replace("pets.npz", "closed/*.npz"))
+    monkeypatch.setattr(Path, "iterdir", denied)
+    refused(lambda: load("pets", tmp_path), "closed cannot be read (permission denied)")
 
 
 def test_many_files_do_not_take_long(tmp_path: Path) -> None:

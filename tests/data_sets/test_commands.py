@@ -143,6 +143,7 @@ def test_bad_input_is_one_line_and_exit_code_2(tmp_path: Path, run: Run) -> None
         ["fetch", "prostate", "--root", str(tmp_path)],
         ["fetch", "mnist"],
         ["list", "--root", str(tmp_path), "--catalogue", str(tmp_path / "none.toml")],
+        ["list", "--catalogue", str(tmp_path / "none.toml")],
     ):
         done = run(*arguments)
         assert done.returncode == 2, arguments

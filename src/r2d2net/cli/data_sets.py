@@ -43,14 +43,15 @@ def _help(context: typer.Context) -> None:
 def list_sets(
     root: Root = None, catalogue: Catalogue = None, seed: AnySeed = 0, json: Json = False, quiet: Quiet = False
 ) -> None:
-    """Show the data sets known by name, and which of them are there; for example `r2d2net data list --root data`."""
+    """Show the data sets known by name and where they are stored, for example `r2d2net data list --root data`."""
     from rich.console import Console
     from rich.table import Table as Sheet
+    from rich.text import Text
 
     from r2d2net.data.known_sets import known_sets
     from r2d2net.data.loading import VARIABLE, data_root
 
-    anywhere = root is not None or os.environ.get(VARIABLE)
+    anywhere = root is not None or catalogue is not None or os.environ.get(VARIABLE)
     folder = data_root(root) if anywhere else None
     entries = known_sets(folder, catalogue).values()
     if json:
@@ -59,7 +60,7 @@ def list_sets(
     if json or quiet:
         return
     title = f"data sets in {folder}" if folder else f"data sets; none is there: give --root or set {VARIABLE}"
-    sheet = Sheet(title=title)
+    sheet = Sheet(title=Text(title))
     for column in COLUMNS:
         sheet.add_column(column, no_wrap=column != "where", overflow="fold")
     for entry in entries:

@@ -120,6 +120,7 @@ class _Table(NamedTuple):
     table: dict[str, Any]
 
     def copy(self, entry: Entry | None) -> Copy:
+        """Return the copy that the table describes; ``entry`` is the public set of its name, if there is one."""
         kind = self.kind(entry)
         common = {
             "kind": Setting("", lambda value: True),
@@ -131,8 +132,8 @@ class _Table(NamedTuple):
         allowed = common | dict(kind.settings)
         unknown = next((key for key in self.table if key not in allowed), None)
         if unknown is not None:
-            parts = (Value(unknown), f" is no setting of kind {self.table['kind']}")
-            raise self.fault(*parts, use=", ".join(allowed))
+            problem = (Value(unknown), f" is no setting of kind {self.table['kind']}")
+            raise self.fault(*problem, use=", ".join(allowed))
         values = {key: self.value(key, setting) for key, setting in allowed.items()}
         files = [file for pattern in values["files"] for file in self.expanded("files", pattern)]
         if len(files) > 1 and not kind.several:
@@ -176,10 +177,12 @@ class _Table(NamedTuple):
     def expanded(self, key: str, pattern: str) -> list[str]:
         """Return the files that a pattern matches in sorted order; the pattern itself if it matches none."""
         folder, _, last = pattern.rpartition("/")
-        if "*" not in last and "?" not in last:
+        if ("*" not in last and "?" not in last) or "[" in last:
             return [self.inside(key, pattern)]
         place = self.root / self.inside(key, folder or ".")
-        names = sorted(path.name for path in place.iterdir() if fnmatchcase(path.name, last)) if place.is_dir() else []
+        with reading(place, "a folder"):
+            entries = list(place.iterdir()) if place.is_dir() else []
+        names = sorted(path.name for path in entries if fnmatchcase(path.name, last))
         return [self.inside(key, f"{folder}/{name}" if folder else name) for name in names] or [pattern]
 
     def inside(self, key: str, file: str) -> str:
@@ -201,8 +204,8 @@ class _Table(NamedTuple):
         """Return the checksums by file, each of a file that the table names."""
         for file, digest in given.items():
             if file not in files:
-                parts = ("sha256 has ", Value(file), ", which is none of the files")
-                raise self.fault(*parts, use=", ".join(sorted(files)))
+                problem = ("sha256 has ", Value(file), ", which is none of the files")
+                raise self.fault(*problem, use=", ".join(sorted(files)))
             if not isinstance(digest, str) or not CHECKSUM.fullmatch(digest):
                 raise self.fault(f"sha256 of {file} is ", Value(digest), use="64 hexadecimal digits")
         return {file: f"sha256:{digest}" for file, digest in given.items()}

@@ -66,8 +66,8 @@ def load(
 
 def known(name: str, root: str | Path | None = None, catalogue: str | Path | None = None) -> Entry:
     """Return the description of a data set, with the copies that catalogue files describe."""
-    given = root if root is not None else os.environ.get(VARIABLE)
-    entries = known_sets(Path(given).expanduser() if given else None, catalogue)
+    anywhere = root is not None or catalogue is not None or os.environ.get(VARIABLE)
+    entries = known_sets(data_root(root, exists=False) if anywhere else None, catalogue)
     if name not in entries:
         fix = f"use one of {', '.join(entries)}"
         raise ParameterError("is no data set known here", argument="name", value=name, fix=fix)
@@ -78,7 +78,7 @@ def data_root(root: str | Path | None, exists: bool = True) -> Path:
     """Return the folder that holds the data sets, from the argument or the environment variable."""
     given = root if root is not None else os.environ.get(VARIABLE)
     if not given:
-        raise ParameterError(f"and {VARIABLE} is not set", argument="root", value=None, fix=FIX)
+        raise ParameterError(f"is not given and {VARIABLE} is not set", argument="root", fix=FIX)
     folder = Path(given).expanduser()
     if exists and not folder.is_dir():
         raise ParameterError("is not a folder", argument="root", value=folder, fix=FIX)

@@ -47,7 +47,7 @@ def read_gzip(path: Path) -> bytes:
     with gzip.open(io.BytesIO(content)) as file:
         while part := file.read(CHUNK):
             parts.append(part)
-            _check_size(path, path.stem, sum(map(len, parts)))
+            check_size(path, path.stem, sum(map(len, parts)))
     return b"".join(parts)
 
 
@@ -70,7 +70,7 @@ def _from_zip(path: Path, wanted: Callable[[str], bool]) -> Iterator[tuple[str, 
         for info in sorted(_checked(path, archive), key=lambda info: info.filename):
             if info.is_dir() or not wanted(info.filename):
                 continue
-            _check_size(path, info.filename, info.file_size)
+            check_size(path, info.filename, info.file_size)
             with reading(path, "a zip archive"):
                 content = archive.read(info)
             yield info.filename, content
@@ -89,7 +89,7 @@ def _from_tar(path: Path, wanted: Callable[[str], bool]) -> Iterator[tuple[str, 
                 _check_name(path, member.name, member.isfile() or member.isdir())
                 if not (member.isfile() and wanted(member.name)):
                     continue
-                _check_size(path, member.name, member.size)
+                check_size(path, member.name, member.size)
                 file = archive.extractfile(member)
                 content = file.read() if file else b""
                 if len(content) != member.size:
@@ -110,6 +110,7 @@ def _check_name(path: Path, name: str, plain: bool) -> None:
         raise DataError(f"holds {name!r}, which {what}: such archives are refused", value=path, fix=FIX)
 
 
-def _check_size(path: Path, name: str, size: int) -> None:
+def check_size(path: Path, name: str, size: int) -> None:
+    """Raise a `DataError` if a member has more bytes than any data set needs."""
     if size > LARGEST:
         raise DataError(f"holds {name!r} of {size} bytes, more than {LARGEST}", value=path, fix=FIX)

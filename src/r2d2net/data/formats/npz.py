@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from r2d2net.data.formats.members import check_size
 from r2d2net.data.formats.read_errors import damaged, reading
 from r2d2net.data.image_set import ImageSet, channels_first
 from r2d2net.data.table import Table, finite_float32
@@ -22,6 +23,8 @@ def open_npz(path: Path, kind: str) -> Iterator[Mapping[str, np.ndarray]]:
         if isinstance(content, np.ndarray):
             raise damaged(path, kind, "it is a single array")
         with content:
+            for member in content.zip.infolist():
+                check_size(path, member.filename, member.file_size)
             yield content
 
 
