@@ -73,7 +73,7 @@ def judged(name: str, setting: Setting, seed: int, data: Any, held_out: tuple[Te
     torch.manual_seed(seed)
     model = rn.BayesianModel(rn.nets.LeNet(1, 10, 28), rn.priors.Gaussian(), rn.likelihoods.Categorical())
     n, rows = len(data[1]), int(setting.get("batch_size") or ROWS)
-    default_lr = rn.inference.MAP().build(model, n=n, steps=EPOCHS * (n // rows)).largest_step
+    default_lr = rn.inference.MAP().build(model, n=n, steps=EPOCHS * (n // rows)).descent.largest_step
     algorithm = getattr(rn.inference, name)(**settings_of(setting, default_lr))
     start = time.perf_counter()
     posterior = rn.fit(

@@ -135,8 +135,8 @@ def prediction(rounds: int, rows: int, *, peers: bool = False) -> Iterator[Row]:
         x, y = torch.randn(rows, *shape, generator=g), torch.randint(10, (rows,), generator=g)
         net = make().eval()
         model = rn.BayesianModel(make(), rn.priors.R2D2(), rn.likelihoods.Categorical())
-        running = rn.inference.SVGI().build(model, n=rows, steps=10)
-        posterior = Posterior(running, running.init(y, g), no_units(x), flat_target=True)
+        trainer = rn.inference.SVGI().build(model, n=rows, steps=10)
+        posterior = Posterior(trainer.source(trainer.init(y, g)), no_units(x), flat_target=True)
 
         contestants: dict[str, Step] = {
             "100 plain passes": partial(passes, net, x),

@@ -8,7 +8,7 @@ from torch.utils.data import BatchSampler, DataLoader, Dataset, IterableDataset,
 import r2d2net as rn
 from architectures import ZOO, mlp
 from r2d2net import posterior as module
-from r2d2net.estimators.double_posterior import DoublePosterior
+from r2d2net.estimators.double_draws import DoublePosterior
 from r2d2net.new_inputs import as_tensors
 
 X = ZOO[0].x
@@ -52,7 +52,7 @@ def test_the_mean_network_has_no_epistemic_uncertainty(fitted):
 def test_draws_have_the_moments_of_q(fitted):
     """40,000 draws of 21 weights: five standard errors, false alarm 2e-5."""
     draws = fitted.sample(40_000, seed=0)
-    deviation = fitted.running.deviation(fitted.state)
+    deviation = fitted.source.deviation()
     assert bool(((draws.mean(0) - fitted.mean()).abs() < 5 * deviation / 200).all())
     assert bool(((draws.std(0) / deviation - 1).abs() < 5 / 280).all())
 
@@ -149,7 +149,7 @@ def test_a_posterior_prints_what_it_is(fitted):
     assert repr(DoublePosterior(fitted)).endswith("21 weights by prior: 16 R2D2, 5 Gaussian)")
     model = rn.BayesianModel(mlp(), {"0.*": rn.priors.Horseshoe()}, bias=None)
     sampled = rn.fit(model, (X, ZOO[0].y), rn.inference.SGLD(chains=2), epochs=4, verbose=False)
-    stored = sampled.running.available(sampled.state)
+    stored = sampled.source.available
     expected = f"Posterior(SGLD, Gaussian likelihood, 16 weights by prior: 16 Horseshoe, stored draws: {stored})"
     assert repr(sampled) == expected
     assert len(sampled.predict(X, 1000).samples) == stored

@@ -25,7 +25,7 @@ NO_VMAP = ("vmap:", "Batching rule not implemented", "doesn't have storage")
 
 
 def forward_draws(
-    model: BayesianModel,
+    model: BayesianModel[Any],
     draws: Draws,
     inputs: Any,
     *,
@@ -70,7 +70,7 @@ def forward_draws(
     return torch.stack([torch.cat([_flat(model.forward(*network, x)) for x in blocks]) for network in networks])
 
 
-def _at_once(model: BayesianModel, draws: Draws, inputs: Any, rows: int, memory: int) -> Tensor:
+def _at_once(model: BayesianModel[Any], draws: Draws, inputs: Any, rows: int, memory: int) -> Tensor:
     blocks = _blocks(inputs, rows)
     with _Elements() as counted:
         model.forward(*_network(draws, 0), blocks[0])

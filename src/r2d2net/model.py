@@ -12,18 +12,21 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from fnmatch import fnmatchcase
-from typing import Any, NamedTuple
+from typing import Any, Generic, NamedTuple, Self, cast
 
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call
+from typing_extensions import TypeVar
 
 from r2d2net.errors import Argument, DataError, ParameterError, R2D2NetError, Shown, Value
 from r2d2net.likelihoods import Gaussian as GaussianLikelihood
 from r2d2net.likelihoods import Likelihood
+from r2d2net.prediction import Prediction, PredictionT
 from r2d2net.priors import R2D2, Gaussian, ScaleMixturePrior
 
 AnyPrior = ScaleMixturePrior[Any]
+OtherT = TypeVar("OtherT", bound=Prediction)
 Tensors = dict[str, Tensor]
 NORMALIZATION = (
     nn.modules.batchnorm._NormBase,
@@ -49,7 +52,7 @@ class Slot(NamedTuple):
         return flat[..., self.start : self.stop].unflatten(-1, self.shape or (1,)).view((*flat.shape[:-1], *self.shape))
 
 
-class BayesianModel:
+class BayesianModel(Generic[PredictionT]):
     """A network, a prior for each of its parameters, and a likelihood.
 
     Args:
@@ -74,14 +77,15 @@ class BayesianModel:
         self,
         net: nn.Module,
         prior: AnyPrior | Mapping[str, AnyPrior | None] | None = None,
-        likelihood: Likelihood | None = None,
+        likelihood: Likelihood[PredictionT] | None = None,
         *,
         bias: AnyPrior | None = Gaussian(1.0),  # noqa: B008 (priors are immutable)
         norm: AnyPrior | None = None,
         deterministic: Sequence[str] = (),
         frozen: Sequence[str] | None = None,
     ) -> None:
-        self.likelihood = GaussianLikelihood() if likelihood is None else likelihood
+        chosen: Any = GaussianLikelihood() if likelihood is None else likelihood
+        self.likelihood: Likelihood[PredictionT] = chosen
         if not isinstance(self.likelihood, Likelihood):
             raise ParameterError(
                 "is no likelihood", argument="likelihood", value=likelihood, fix="use one of r2d2net.likelihoods"
@@ -131,7 +135,7 @@ class BayesianModel:
         linear = [module for module in inner if type(module) is nn.Linear]
         return len(linear) == 1 and all(type(module) in (nn.Linear, *NEUTRAL) for module in inner)
 
-    def with_prior(self, prior: AnyPrior) -> BayesianModel:
+    def with_prior(self, prior: AnyPrior) -> Self:
         """The model with this prior on every Bayesian weight tensor; the other parameters keep theirs.
 
         >>> model = BayesianModel(nn.Linear(3, 1), bias=Gaussian(2.0)).with_prior(R2D2.paper())
@@ -150,7 +154,7 @@ class BayesianModel:
         model.bayesian = tuple(s._replace(prior=prior) if s.name in weights else s for s in self.bayesian)
         return model
 
-    def with_likelihood(self, likelihood: Likelihood) -> BayesianModel:
+    def with_likelihood(self, likelihood: Likelihood[OtherT]) -> BayesianModel[OtherT]:
         """The model with this likelihood.
 
         >>> BayesianModel(nn.Linear(3, 1)).with_likelihood(GaussianLikelihood(noise=0.1)).likelihood
@@ -160,10 +164,10 @@ class BayesianModel:
             raise ParameterError(
                 "is no likelihood", argument="likelihood", value=likelihood, fix="use one of r2d2net.likelihoods"
             )
-        model = copy.copy(self)
+        model: Any = copy.copy(self)
         model.net = copy.deepcopy(self.net)
         model.likelihood = likelihood
-        return model
+        return cast("BayesianModel[OtherT]", model)
 
     def own_weights(self) -> tuple[Tensor, Tensor]:
         """The network's own parameters as the two flat vectors."""
@@ -371,7 +375,7 @@ def _slots(parameters: Mapping[str, Tensor], priors: Mapping[str, AnyPrior | Non
     return tuple(slots)
 
 
-def _gather(slots: Sequence[Slot], parameters: Mapping[str, Tensor], model: BayesianModel) -> Tensor:
+def _gather(slots: Sequence[Slot], parameters: Mapping[str, Tensor], model: BayesianModel[Any]) -> Tensor:
     if not slots:
         return torch.zeros(0, dtype=model.dtype, device=model.device)
     return torch.cat([parameters[slot.name].detach().reshape(-1) for slot in slots])

@@ -43,7 +43,7 @@ def as_tensors(x: Any) -> Any:
     return tuple(_tensor(part) for part in x) if isinstance(x, tuple) else _tensor(x)
 
 
-def for_model(x: Any, model: BayesianModel) -> Any:
+def for_model(x: Any, model: BayesianModel[Any]) -> Any:
     """Convert inputs to tensors on the model's device, and floating ones to its dtype.
 
     Args:
@@ -72,7 +72,7 @@ def _tensor(x: Any) -> Tensor:
         raise DataError(("of type ", Value(type(x)), " is no array of numbers"), argument="x", fix=FIX) from error
 
 
-def _placed(tensor: Tensor, model: BayesianModel) -> Tensor:
+def _placed(tensor: Tensor, model: BayesianModel[Any]) -> Tensor:
     tensor = tensor.to(model.device)
     if not tensor.is_floating_point():
         return tensor

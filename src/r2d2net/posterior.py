@@ -9,11 +9,12 @@ posterior.save("run")            and load("run", net) gets it back
 
 from __future__ import annotations
 
+import copy
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from numbers import Integral
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Generic, Literal, Self
 
 import torch
 from torch import Tensor, nn
@@ -21,11 +22,11 @@ from torch import Tensor, nn
 from r2d2net import checkpoint
 from r2d2net.errors import CheckpointError, DataError, ParameterError, require, require_seed, require_whole
 from r2d2net.forward_draws import forward_draws
-from r2d2net.inference.base import Draws, Running
+from r2d2net.inference.base import Draws, DrawSource
 from r2d2net.likelihoods.base import Noise
 from r2d2net.model import BayesianModel, Tensors, refusing_inputs, require_module
-from r2d2net.new_inputs import for_model
-from r2d2net.prediction import Classification, Counts, Prediction, Regression
+from r2d2net.new_inputs import as_tensors, for_model
+from r2d2net.prediction import PredictionT
 from r2d2net.provenance import provenance
 from r2d2net.specification import method_from, model_from, reading, require_classes, require_same_network
 from r2d2net.units import Units
@@ -35,11 +36,14 @@ ROWS = 1000  # rows of a forward pass
 MEMORY = 1 << 28  # elements of weight draws alive at once, and of what a vectorised pass makes of them
 
 
-class Posterior:
-    """A fitted model.
+class Posterior(Generic[PredictionT]):
+    """A fitted model, generic in what it predicts.
 
     Attributes:
-        model: The Bayesian model.
+        source: What the networks are drawn from.
+        units: How inputs enter the network and how its outputs leave it. Where they are float64 and the network
+            float32, inputs are standardised in float64.
+        flat_target: Whether the user's targets were one-dimensional.
         history: One dict for each epoch: nll, temperature, noise, validation where there was one, and kl, which is
             worked out every 50 steps or so and at the end.
         candidates: Where several runs were compared, one dict for each: prior, restart, validation (the score, least
@@ -48,8 +52,7 @@ class Posterior:
 
     def __init__(
         self,
-        running: Running,
-        state: Any,
+        source: DrawSource[Any],
         units: Units,
         *,
         flat_target: bool,
@@ -57,36 +60,42 @@ class Posterior:
         settings: dict[str, Any] | None = None,
         candidates: list[dict[str, Any]] | None = None,
     ) -> None:
-        self.running, self.state, self.units = running, state, units
+        self.source, self.units = source, units
         self.flat_target = flat_target
         self.history = [] if history is None else history
         self.settings = {} if settings is None else settings
         self.candidates = [] if candidates is None else candidates
 
     @property
-    def model(self) -> BayesianModel:
-        return self.running.model
+    def model(self) -> BayesianModel[PredictionT]:
+        """The Bayesian model."""
+        return self.source.model
+
+    @property
+    def state(self) -> Any:
+        """The tensors of the posterior, a NamedTuple that depends on the algorithm."""
+        return self.source.state
 
     def __repr__(self) -> str:
         """Algorithm, likelihood, how many weights have which prior, and how many draws are stored where it has some."""
-        algorithm = self.settings["algorithm"]["type"] if self.settings else type(self.running).__name__
+        algorithm = self.settings["algorithm"]["type"] if self.settings else type(self.source).__name__
         counts: Counter[str] = Counter()
         for slot in self.model.bayesian:
             counts[type(slot.prior).__name__] += slot.stop - slot.start
         priors = ", ".join(f"{count} {name}" for name, count in counts.items())
         likelihood = type(self.model.likelihood).__name__
-        available = self.running.available(self.state)
+        available = self.source.available
         stored = "" if available is None else f", stored draws: {available}"
         return f"Posterior({algorithm}, {likelihood} likelihood, {self.model.size} weights by prior: {priors}{stored})"
 
     def sample(self, n: int = 1, *, seed: int | None = None, generator: torch.Generator | None = None) -> Tensor:
         """Draws of all Bayesian weights, (n, weights); `state_dict` turns one into a plain state dict."""
         require_whole("n", n)
-        return self.running.sample(self.state, n, self._generator(seed, generator))
+        return self.source.sample(n, self._generator(seed, generator))
 
     def mean(self) -> Tensor:
         """Posterior mean of all Bayesian weights."""
-        return self.running.center(self.state).weights[0]
+        return self.source.center().weights[0]
 
     def named(self, weights: Tensor) -> Tensors:
         """Views of flat weights by parameter name; a first dimension of draws is kept."""
@@ -100,7 +109,7 @@ class Posterior:
         """
         if weights is not None and not (self.model.fixed or self.model.buffers()):
             return self.model.state_dict(weights, weights[:0], {})
-        center = self.running.center(self.state)
+        center = self.source.center()
         return self._state_dict(center if weights is None else center._replace(weights=weights[None]), 0)
 
     def state_dicts(
@@ -108,7 +117,7 @@ class Posterior:
     ) -> Iterator[Tensors]:
         """State dicts of the plain network at n draws, each with its own deterministic parameters and buffers."""
         require_whole("n", n)
-        for drawn in self.running.draws(self.state, n, self._generator(seed, generator), at_once=1):
+        for drawn in self.source.draws(n, self._generator(seed, generator), at_once=1):
             yield self._state_dict(drawn, 0)
 
     def _state_dict(self, drawn: Draws, i: int) -> Tensors:
@@ -125,7 +134,7 @@ class Posterior:
         generator: torch.Generator | None = None,
         rows: int = ROWS,
         vectorize: bool | None = None,
-    ) -> Prediction:
+    ) -> PredictionT:
         """The predictive distribution at new inputs.
 
         Args:
@@ -141,7 +150,7 @@ class Posterior:
         """
         outputs, noise = self._outputs(x, draws, seed, generator, rows, vectorize)
         prediction = self.model.likelihood.predict(outputs, noise, self.units.y)
-        return _squeeze(prediction) if self.flat_target else prediction
+        return prediction.without_output_dimension() if self.flat_target else prediction
 
     @torch.no_grad()
     def outputs(
@@ -167,25 +176,45 @@ class Posterior:
         vectorize: bool | None,
     ) -> tuple[Tensor, Noise]:
         require_whole("rows", rows)
-        inputs = self.units.inputs(for_model(x, self.model))
+        inputs = self.network_inputs(x)
         parts = inputs if isinstance(inputs, tuple) else (inputs,)
         if any(part.dim() == 0 for part in parts):
             raise DataError("holds a scalar", argument="x", fix="it needs a first dimension of rows")
         if len(parts[0]) == 0:
             raise DataError("has 0 rows", argument="x", fix="give at least one")
         if draws == "mean":
-            center = self.running.center(self.state)
+            center = self.source.center()
             return self._forward(center, inputs, rows, vectorize), center.noise
         fits = isinstance(draws, Integral) and not isinstance(draws, bool) and draws >= 1
         require(fits, "draws", draws, "use a whole number from 1, or 'mean'")
-        available = self.running.available(self.state)
+        available = self.source.available
         count = int(draws) if available is None else min(int(draws), available)
         chunk = max(1, MEMORY // self.model.size)
         outputs, noises = [], []
-        for drawn in self.running.draws(self.state, count, self._generator(seed, generator), at_once=chunk):
+        for drawn in self.source.draws(count, self._generator(seed, generator), at_once=chunk):
             outputs.append(self._forward(drawn, inputs, rows, vectorize))
             noises.append(drawn.noise)
         return torch.cat(outputs), {name: torch.cat([noise[name] for noise in noises]) for name in noises[0]}
+
+    def with_units(self, units: Units) -> Self:
+        """Return the same posterior for inputs and targets in other units."""
+        posterior = copy.copy(self)
+        posterior.units = units
+        return posterior
+
+    def network_inputs(self, x: Any) -> Any:
+        """Return inputs in the user's units as the network sees them.
+
+        Args:
+            x: Inputs, in any form that `predict` takes.
+
+        Returns:
+            A standardised tensor, or a tuple of tensors for a network of several inputs.
+        """
+        if not self.units.are_exact_for(self.model.dtype):
+            return self.units.inputs(for_model(x, self.model))
+        table: Tensor = self.units.inputs(as_tensors(x).to(self.model.device, torch.float64))
+        return for_model(table.to(self.model.dtype), self.model)
 
     def save(self, folder: str | Path) -> Path:
         """Save into a folder, complete or not at all; `load` reads it."""
@@ -216,12 +245,12 @@ class Posterior:
         return source
 
 
-def save(posterior: Posterior, folder: str | Path) -> Path:
+def save(posterior: Posterior[Any], folder: str | Path) -> Path:
     """`Posterior.save` as a function."""
     return posterior.save(folder)
 
 
-def load(folder: str | Path, net: nn.Module, *, classes: Sequence[type] = (), mmap: bool = False) -> Posterior:
+def load(folder: str | Path, net: nn.Module, *, classes: Sequence[type] = (), mmap: bool = False) -> Posterior[Any]:
     """Load a posterior that was saved for a network of this architecture; the network is not changed.
 
     Args:
@@ -242,33 +271,20 @@ def load(folder: str | Path, net: nn.Module, *, classes: Sequence[type] = (), mm
         tensors, header = checkpoint.read(path, mmap=mmap)
         settings = header["settings"]
         model = model_from(net, settings["model"], classes)
-        running = method_from(settings["algorithm"], classes).reader(
-            model, n=settings["n"], steps=settings["epochs"] * settings["batches"]
-        )
-        posterior = restored(running, tensors, header)
+        method, steps = method_from(settings["algorithm"], classes), settings["epochs"] * settings["batches"]
+        source = method.read(checkpoint.part(tensors, "state/"), model, n=settings["n"], steps=steps)
+        posterior: Posterior[Any] = restored(source, tensors, header)
         require_same_network(model, settings["network"], folder)
     return posterior
 
 
-def restored(running: Running, tensors: Tensors, header: dict[str, Any]) -> Posterior:
-    """The posterior that a file's tensors and header describe, for the algorithm and model it was made by."""
+def restored(source: DrawSource[Any], tensors: Tensors, header: dict[str, Any]) -> Posterior[Any]:
+    """Return the posterior that a file's tensors and header describe, for the draws that were read from it."""
     return Posterior(
-        running,
-        running.restore(checkpoint.part(tensors, "state/")),
-        Units.of(checkpoint.part(tensors, "units/"), running.model.device),
+        source,
+        Units.of(checkpoint.part(tensors, "units/"), source.model.device),
         flat_target=header["settings"]["flat_target"],
         history=header["history"],
         settings=header["settings"],
         candidates=header["candidates"],
     )
-
-
-def _squeeze(prediction: Prediction) -> Prediction:
-    """Drop the outputs' dimension where the user's targets had none."""
-    if isinstance(prediction, Regression):
-        noise = prediction.noise_variance.expand(prediction.samples.shape)
-        return Regression(prediction.samples.squeeze(-1), noise.squeeze(-1))
-    if isinstance(prediction, Counts):
-        return Counts(prediction.samples.squeeze(-1))
-    assert isinstance(prediction, Classification)
-    return prediction

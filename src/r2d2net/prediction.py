@@ -10,10 +10,12 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Self
 
 import torch
 from torch import Tensor
+from typing_extensions import TypeVar
 
 from r2d2net.errors import DataError, Value, require
 
@@ -21,8 +23,34 @@ MOST_STEPS = 60
 MOST_COUNT = 2.0**52  # above it float64 does not hold every whole number
 
 
+class Prediction(ABC):
+    """What is known of the targets of new rows.
+
+    Attributes:
+        samples: What the network says at each draw of the weights; draws are the first dimension.
+    """
+
+    samples: Tensor
+
+    @property
+    @abstractmethod
+    def mean(self) -> Tensor:
+        """Expected target of each row; of classes, their probabilities."""
+
+    @abstractmethod
+    def log_prob(self, y: Tensor) -> Tensor:
+        """Return the log predictive density (of classes and counts, probability) of each row's target."""
+
+    def without_output_dimension(self) -> Self:
+        """Return the prediction with its last dimension, of one output, dropped: targets were one-dimensional."""
+        return self
+
+
+PredictionT = TypeVar("PredictionT", bound=Prediction, default="Regression", covariant=True)
+
+
 @dataclass(frozen=True)
-class Mixture(ABC):
+class Mixture(Prediction):
     """Prediction of a number: a mixture with one component for each draw of the weights.
 
     Attributes:
@@ -94,6 +122,10 @@ class Regression(Mixture):
     @property
     def aleatoric(self) -> Tensor:
         return self.noise_variance.expand(self.samples.shape).mean(0).sqrt()
+
+    def without_output_dimension(self) -> Self:
+        noise = self.noise_variance.expand(self.samples.shape)
+        return replace(self, samples=self.samples.squeeze(-1), noise_variance=noise.squeeze(-1))
 
     def cdf(self, y: Tensor) -> Tensor:
         """Compute the predictive distribution function, whose values are uniform over rows if it is calibrated.
@@ -171,7 +203,7 @@ class Regression(Mixture):
 
 
 @dataclass(frozen=True)
-class Classification:
+class Classification(Prediction):
     """Prediction of a class.
 
     Attributes:
@@ -185,7 +217,10 @@ class Classification:
         """Predictive probabilities, averaged over the draws."""
         return self.samples.mean(0)
 
-    mean = probs
+    @property
+    def mean(self) -> Tensor:
+        """Predictive probabilities; the same as ``probs``."""
+        return self.probs
 
     @property
     def label(self) -> Tensor:
@@ -306,6 +341,9 @@ class Counts(Mixture):
     def aleatoric(self) -> Tensor:
         return self.mean.sqrt()
 
+    def without_output_dimension(self) -> Self:
+        return replace(self, samples=self.samples.squeeze(-1))
+
     def quantile(self, probability: float) -> Tensor:
         """Compute the smallest count at which the distribution function reaches a given probability.
 
@@ -356,6 +394,3 @@ def _like(y: Tensor, row: Tensor) -> Tensor:
         return y.reshape(row.shape)
     problem = ("has shape ", Value(tuple(y.shape)), f", the prediction {tuple(row.shape)}")
     raise DataError(problem, argument="y", fix="they must agree")
-
-
-Prediction = Regression | Classification | Counts

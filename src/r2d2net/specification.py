@@ -82,9 +82,9 @@ def prior_from(specification: Specification, classes: Classes = ()) -> AnyPrior:
     return prior
 
 
-def likelihood_from(specification: Specification, classes: Classes = ()) -> Likelihood:
+def likelihood_from(specification: Specification, classes: Classes = ()) -> Likelihood[Any]:
     """Build the likelihood that `describe` described; ``classes`` may hold its class."""
-    likelihood: Likelihood = _build(Likelihood, specification, classes)
+    likelihood: Likelihood[Any] = _build(Likelihood[Any], specification, classes)
     return likelihood
 
 
@@ -94,7 +94,7 @@ def method_from(specification: Specification, classes: Classes = ()) -> Method:
     return method
 
 
-def describe_model(model: BayesianModel) -> Specification:
+def describe_model(model: BayesianModel[Any]) -> Specification:
     """Parameter names, shapes and priors, and the likelihood."""
     parameters = {
         slot.name: {"shape": list(slot.shape), "prior": None if slot.prior is None else describe(slot.prior)}
@@ -104,7 +104,7 @@ def describe_model(model: BayesianModel) -> Specification:
     return {**described, "frozen": list(model.frozen)} if model.frozen else described
 
 
-def model_from(net: Any, specification: Specification, classes: Classes = ()) -> BayesianModel:
+def model_from(net: Any, specification: Specification, classes: Classes = ()) -> BayesianModel[Any]:
     """Build the model around a network of the same architecture; anything that differs is one clear error."""
     expected = {name: tuple(entry["shape"]) for name, entry in specification["parameters"].items()}
     frozen = specification.get("frozen", [])  # their shapes are those of saved tensors
@@ -180,12 +180,12 @@ def _build(contract: type, specification: Specification, classes: Classes) -> An
         raise CheckpointError(f"the saved run's {name} is not {here}: {error}") from error
 
 
-def network_text(model: BayesianModel) -> str:
+def network_text(model: BayesianModel[Any]) -> str:
     """How the network prints, without addresses in memory: it tells ReLU from Tanh, which parameters do not."""
     return re.sub(r"0x[0-9a-f]+", "0x", repr(model.net))
 
 
-def require_same_network(model: BayesianModel, saved: str, where: object) -> None:
+def require_same_network(model: BayesianModel[Any], saved: str, where: object) -> None:
     """Refuse a posterior of a network that prints differently: parameters may fit where activations do not."""
     here = network_text(model)
     pairs = zip_longest(saved.splitlines(), here.splitlines(), fillvalue="nothing")

@@ -38,6 +38,10 @@ class Units(NamedTuple):
         t = {name: tensor.to(device) for name, tensor in tensors.items()}
         return cls(t["x_center"], t["x_scale"], Unit(t["y/center"], t["y/scale"]))
 
+    def are_exact_for(self, dtype: torch.dtype) -> bool:
+        """Return whether inputs are standardised in float64 before they become this dtype."""
+        return self.x_scale.dtype == torch.float64 and dtype != torch.float64
+
     def inputs(self, x: Any) -> Any:
         """Standardise inputs.
 

@@ -50,7 +50,7 @@ def test_training_ends_close_to_float32_and_stays_in_it(estimator):
     assert plain.history[-1]["nll"] < plain.history[0]["nll"] - 0.5
     assert cast.history[-1]["nll"] == pytest.approx(plain.history[-1]["nll"], abs=0.05)
     assert {t.dtype for t in (cast.state.mean, cast.state.rho, cast.state.precision)} == {torch.float32}
-    assert cast.running.kl(cast.state).dtype == torch.float32
+    assert cast.source.kl().dtype == torch.float32
     assert cast.predict(x, 2).samples.dtype == torch.float32
 
 

@@ -95,24 +95,24 @@ def values(drawn):
 def test_draws_are_spread_over_all_that_are_stored(collection):
     running, state = collection
     g = torch.Generator().manual_seed(0)
-    assert running.available(state) == 6
-    assert values(running.draws(state, 6, g)) == [1, 2, 3, 4, 5, 6]
-    assert values(running.draws(state, 6, g, at_once=4)) == [1, 2, 3, 4, 5, 6]
+    assert running.source(state).available == 6
+    assert values(running.source(state).draws(6, g)) == [1, 2, 3, 4, 5, 6]
+    assert values(running.source(state).draws(6, g, at_once=4)) == [1, 2, 3, 4, 5, 6]
     for _ in range(50):
-        few = values(running.draws(state, 3, g))
+        few = values(running.source(state).draws(3, g))
         assert [(value - 1) // 2 for value in few] == [0, 1, 2]
-        many = values(running.draws(state, 15, g))
+        many = values(running.source(state).draws(15, g))
         assert {many.count(value) for value in range(1, 7)} == {2, 3}
-    assert values([running.center(state)]) == [3]
-    assert running.center(state).weights[0, 0] == 3.5
-    assert running.center(state).buffers["batches"].tolist() == [6]
+    assert values([running.source(state).center()]) == [3]
+    assert running.source(state).center().weights[0, 0] == 3.5
+    assert running.source(state).center().buffers["batches"].tolist() == [6]
 
 
 def test_single_draws_are_uniform(collection):
     """6,000 draws of one of six: each count has deviation 29; five of them, false alarm 4e-6."""
     running, state = collection
     g = torch.Generator().manual_seed(0)
-    drawn = [values(running.draws(state, 1, g))[0] for _ in range(6000)]
+    drawn = [values(running.source(state).draws(1, g))[0] for _ in range(6000)]
     assert all(abs(drawn.count(value) - 1000) < 145 for value in range(1, 7))
 
 
@@ -220,6 +220,8 @@ def test_a_damaged_file_is_refused_when_mapped(tmp_path):
 def test_draws_of_another_network_are_refused(tmp_path):
     posterior = ensemble()
     state = posterior.state._replace(weights=posterior.state.weights[..., 1:])
-    Posterior(posterior.running, state, posterior.units, flat_target=True, settings=posterior.settings).save(tmp_path)
+    Posterior(posterior.source.with_state(state), posterior.units, flat_target=True, settings=posterior.settings).save(
+        tmp_path
+    )
     with pytest.raises(rn.CheckpointError, match=r"^the saved run's draws of weights are \(3, 1, 20\)"):
         rn.load(tmp_path, net())

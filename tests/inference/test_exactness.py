@@ -34,7 +34,7 @@ def test_linear_regression_reaches_the_optimal_mean_field(method: rn.inference.M
     model = rn.BayesianModel(net, rn.priors.Gaussian(1.0), rn.likelihoods.Gaussian(noise=0.5))
     posterior = rn.fit(model, (x, y), method, epochs=2000, batch_size=200, standardize=False)
     assert float((posterior.mean() - mean).norm() / mean.norm()) < 1e-3
-    found = posterior.running.deviation(posterior.state)
+    found = posterior.source.deviation()
     assert float((found / deviation - 1).abs().max()) < 0.03
 
 
@@ -43,10 +43,10 @@ def test_kl_is_the_closed_form_for_a_gaussian_prior() -> None:
     net = torch.nn.Linear(5, 1, dtype=torch.float64)
     model = rn.BayesianModel(net, rn.priors.Gaussian(0.7), bias=rn.priors.Gaussian(2.0))
     posterior = rn.fit(model, (x, y), rn.inference.SVGI(), epochs=2)
-    q = torch.distributions.Normal(posterior.mean(), posterior.running.deviation(posterior.state))
+    q = torch.distributions.Normal(posterior.mean(), posterior.source.deviation())
     scale = torch.tensor([0.7] * 5 + [2.0], dtype=torch.float64)
     exact = torch.distributions.kl_divergence(q, torch.distributions.Normal(torch.zeros_like(scale), scale)).sum()
-    torch.testing.assert_close(posterior.running.kl(posterior.state), exact)
+    torch.testing.assert_close(posterior.source.kl(), exact)
     assert posterior.history[-1]["kl"] == pytest.approx(float(exact))
 
 

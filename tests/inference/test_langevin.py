@@ -28,15 +28,15 @@ def positions(settings, steps, prior=None, seed=0):
     g = torch.Generator().manual_seed(seed)
     running = settings.build(model, n=len(y), steps=steps)
     state, path = running.init(y, g), []
-    assert torch.equal(running.sample(state, 3, g), state.weights.expand(3, -1))  # nothing is kept yet
-    assert running.available(state) == 1
+    assert torch.equal(running.source(state).sample(3, g), state.weights.expand(3, -1))  # nothing is kept yet
+    assert running.source(state).available == 1
     for _ in range(steps):
         state, _ = running.step(state, (x, y), g)
         path.append(state.weights.clone())
     reader, final = running.finish(state)
-    assert reader.available(final) == running.available(state) == int(state.kept.number)
+    assert reader.available(final) == running.source(state).available == int(state.kept.number)
     if settings.cycles is None:
-        assert torch.equal(running.center(state).weights, reader.center(final).weights)
+        assert torch.equal(running.source(state).center().weights, reader.center(final).weights)
     return torch.stack(path), final.weights[0]
 
 

@@ -33,7 +33,7 @@ def test_a_draw_is_the_mean_times_a_mask_of_the_inputs():
     """Weights are 0 or M / (1 - rate), columns whole and independent: mean M, variance M^2 rate / (1 - rate)."""
     running, state, g = setting(nn.Linear(4, 3))
     weight, bias = running.model.bayesian
-    drawn = running.sample(state, DRAWS, g)
+    drawn = running.source(state).sample(DRAWS, g)
     factor = weight.of(drawn) / weight.of(state.mean)
     assert bool((((factor - 1 / (1 - RATE)).abs() < 1e-12) | (factor == 0)).all())
     assert torch.equal(factor == 0, (factor[:, :1] == 0).expand_as(factor))
@@ -72,7 +72,7 @@ def test_a_row_has_the_same_law_under_masks_of_weights_and_of_its_inputs(kind):
     running, state, g = setting(make())
     model = running.model
     x = torch.randn(shape, generator=torch.Generator().manual_seed(1)).double()[None]
-    weights = running.sample(state, DRAWS, g)
+    weights = running.source(state).sample(DRAWS, g)
     by_weights = torch.vmap(lambda w: model.forward(w, state.fixed, {}, x))(weights).flatten(1)
     rows = x.repeat(DRAWS, *(1 for _ in shape))
     by_rows = running.forward(running.model.parameters(state.mean, state.fixed), {}, rows, g).flatten(1)
@@ -112,7 +112,9 @@ def test_other_layers_have_one_draw_of_weights_a_batch(make):
         before = g.get_state()
         output = running.forward(running.model.parameters(state.mean, state.fixed), {}, x, g)
         g.set_state(before)
-        torch.testing.assert_close(output, running.model.forward(running.sample(state, 1, g)[0], state.fixed, {}, x))
+        torch.testing.assert_close(
+            output, running.model.forward(running.source(state).sample(1, g)[0], state.fixed, {}, x)
+        )
         if make is Deconvolution:  # and that is a mask of the inputs
             g.set_state(before)
             mask = torch.empty(1, 4, 1).double().bernoulli_(1 - RATE, generator=g) / (1 - RATE)

@@ -33,7 +33,7 @@ def test_all_three_reach_the_closed_form_optimum(method: str, tolerance: float) 
         state, _ = running.step(state, batch, g)
     slot = model.bayesian[0]
     assert float((slot.of(state.mean).mean(0) - mean).norm() / mean.norm()) < 2e-3
-    found = slot.of(running.deviation(state)).log().mean(0)
+    found = slot.of(running.source(state).deviation()).log().mean(0)
     assert float((found - deviation.log()).abs().max()) < math.log1p(tolerance)
 
 

@@ -28,7 +28,7 @@ def setting(net, method="Radial", prior=None, seed=0, **arguments):
 
 def lengths(running, state, draws, g):
     """|(w - mu) / s| of one parameter tensor, with s = sqrt(D) times the deviation."""
-    standard = (running.sample(state, draws, g) - state.mean) / running.deviation(state)
+    standard = (running.source(state).sample(draws, g) - state.mean) / running.source(state).deviation()
     return (standard.norm(dim=1) / math.sqrt(state.mean.numel())).numpy()
 
 
@@ -52,7 +52,7 @@ def assert_mean(sample, expected):
 def test_directions_are_uniform_and_tensors_independent():
     """Moments of the direction u in three dimensions: E u = 0, E u u' = I / 3, E u_j^4 = 1 / 5; 40 means."""
     running, state, g = setting(nn.Linear(3, 1))
-    noise = (running.sample(state, 100_000, g) - state.mean) / running.deviation(state)
+    noise = (running.source(state).sample(100_000, g) - state.mean) / running.source(state).deviation()
     weight, bias = noise[:, :3], noise[:, 3]
     length = weight.norm(dim=1, keepdim=True)
     u = weight / length
@@ -65,8 +65,8 @@ def test_directions_are_uniform_and_tensors_independent():
     assert_mean(centred * bias[:, None].square(), 0)  # two parameter tensors
     assert_mean(bias[:, None] * weight, 0)
     # the deviation that the engine knows is that of a weight
-    drawn = running.sample(state, 100_000, g)
-    assert_mean((drawn - state.mean).square(), running.deviation(state).square())
+    drawn = running.source(state).sample(100_000, g)
+    assert_mean((drawn - state.mean).square(), running.source(state).deviation().square())
 
 
 def log_q(running, state, weights):
@@ -74,7 +74,7 @@ def log_q(running, state, weights):
     total = torch.zeros(len(weights), dtype=weights.dtype)
     for slot in running.model.bayesian:
         size = slot.stop - slot.start
-        s = math.sqrt(size) * slot.of(running.deviation(state)).flatten()
+        s = math.sqrt(size) * slot.of(running.source(state).deviation()).flatten()
         radius = ((slot.of(weights) - slot.of(state.mean)).flatten(1) / s).norm(dim=1)
         log_area = math.log(2 * math.pi ** (size / 2) / math.gamma(size / 2))
         log_length = 0.5 * math.log(2 / math.pi) - radius.square() / 2
@@ -85,15 +85,15 @@ def log_q(running, state, weights):
 def test_the_kl_is_the_expected_log_ratio():
     """E log q - E log p by 400,000 draws within 5 standard errors (6e-7), which are below 1% of the KL."""
     running, state, g = setting(nn.Sequential(nn.Linear(3, 2), nn.ReLU(), nn.Linear(2, 1)))
-    drawn = running.sample(state, 400_000, g)
+    drawn = running.source(state).sample(400_000, g)
     ratio = log_q(running, state, drawn)
     for slot in running.model.bayesian:
         ratio -= slot.prior.log_prob(slot.of(drawn)).flatten(1).sum(1)
     error = float(ratio.std()) / math.sqrt(len(ratio))
-    exact = float(running.kl(state))
+    exact = float(running.source(state).kl())
     assert error < 0.01 * exact
     assert abs(float(ratio.mean()) - exact) < 5 * error
-    deviation = running.deviation(state)
+    deviation = running.source(state).deviation()
     mean_field = exact + float(running.entropy(deviation) - MeanField.entropy(running, deviation))
     assert abs(float(ratio.mean()) - mean_field) > 5 * error  # the entropy of independent noise will not do
 
@@ -126,7 +126,7 @@ def test_scales_are_refreshed_by_the_second_moment_of_the_weights():
     before = state.scales["weight"]
     state, _ = running.step(state, (x, y), g)
     slot = running.model.bayesian[0]
-    moment = (running.sample(state, 200_000, g)).square()  # its mean is what the factors must have seen
+    moment = (running.source(state).sample(200_000, g)).square()  # its mean is what the factors must have seen
     error = moment.std(0) / math.sqrt(len(moment))
     low, high = (prior.cavi(slot.of(moment.mean(0) + k * error), before).precision for k in (-5, 5))
     found = slot.of(state.precision)

@@ -36,7 +36,7 @@ def test_weights_without_data_keep_their_prior(prior, cdf):
     state = running.init(y, g)
     for _ in range(STEPS):
         state, _ = running.step(state, (x, y), g)
-    drawn = running.sample(state, 1, g)[0].abs().double().numpy()
+    drawn = running.source(state).sample(1, g)[0].abs().double().numpy()
     exact = prior.sample((200_000,), g).abs().double().numpy() if cdf is None else cdf
     assert kstest(drawn, exact).pvalue > 1e-4
 

@@ -18,8 +18,8 @@ import r2d2net as rn
 from architectures import mlp
 from r2d2net.errors import CheckpointError, DivergenceError, ParameterError
 from r2d2net.inference.variational import MeanField
-from r2d2net.run import candidates as module
 from r2d2net.run import orphans
+from r2d2net.run import several_runs as module
 from r2d2net.run import train as runs
 
 FAST = {"epochs": 3, "batch_size": 15, "seed": 1, "verbose": False}

@@ -265,7 +265,7 @@ def test_what_is_not_a_saved_posterior(tmp_path):
     with pytest.raises(CheckpointError, match=r"interrupted run: finish it by fit\(\.\.\., resume="):
         rn.load(tmp_path, net=network())
     posterior = rn.fit(rn.BayesianModel(network()), data(), **FAST)
-    own = Posterior(posterior.running, posterior.state, posterior.units, flat_target=True)
+    own = Posterior(posterior.source, posterior.units, flat_target=True)
     with pytest.raises(ParameterError, match="has no settings"):
         own.save(tmp_path)
 

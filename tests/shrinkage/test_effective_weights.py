@@ -12,7 +12,7 @@ def posterior_of(method, prior):
     model = rn.BayesianModel(torch.nn.Linear(3, 1), prior=prior)
     running = method.build(model, n=10, steps=1)
     state = running.init(torch.linspace(-1, 1, 10)[:, None], torch.Generator().manual_seed(0))
-    return Posterior(running, state, no_units(torch.zeros(())), flat_target=False)
+    return Posterior(running.source(state), no_units(torch.zeros(())), flat_target=False)
 
 
 def test_a_weight_counts_by_what_the_data_add_to_its_precision():

@@ -138,7 +138,7 @@ def test_what_moves_all_logits_alike_is_not_relevant() -> None:
     mean = torch.tensor([[-3.0, 5.0], [3.0, 5.0]])
     state = posterior.state._replace(mean=posterior.state.mean.clone(), rho=torch.full_like(posterior.state.rho, 20.0))
     posterior.model.bayesian[0].of(state.mean).copy_(mean)
-    certain = rn.Posterior(posterior.running, state, posterior.units, flat_target=False)
+    certain = rn.Posterior(posterior.source.with_state(state), posterior.units, flat_target=False)
     found = input_relevance(certain, x, draws=5)
     assert found.mean.tolist() == pytest.approx([1, 0], abs=0.1)
     assert found.kept.tolist() == [True, False]

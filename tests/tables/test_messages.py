@@ -221,7 +221,7 @@ def test_divergence_is_met_with_options_that_there_are(data, tmp_path, monkeypat
         raise DivergenceError(f"training diverged at step 3; {ADVICE}")
 
     monkeypatch.setattr("r2d2net.run.train._require_finite", diverge)
-    monkeypatch.setattr("r2d2net.run.candidates.joblib.cpu_count", lambda: 1)  # in this process
+    monkeypatch.setattr("r2d2net.run.several_runs.joblib.cpu_count", lambda: 1)  # in this process
     ended = command("fit", data, "--target", "y", *QUICK, "--restarts", restarts, "--quiet", "--out", tmp_path / "run")
     assert ended.code == 1
     assert "training diverged at step 3; use another --algorithm or --seed, a larger --batch-size" in ended.error

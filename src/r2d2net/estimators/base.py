@@ -20,8 +20,8 @@ from torch import Tensor, nn
 
 from r2d2net.errors import CheckpointError, DataError, ParameterError, R2D2NetError, Value, require, require_whole
 from r2d2net.estimators import storage
-from r2d2net.estimators.double_posterior import DoublePosterior
-from r2d2net.estimators.float64_units import FarPosterior, exact_where_moved, in_users_units, move_inputs, move_targets
+from r2d2net.estimators.double_draws import in_double
+from r2d2net.estimators.float64_units import in_users_units, move_inputs, move_targets
 from r2d2net.estimators.named_settings import epochs_for, prior_of, seed_of
 from r2d2net.inference import method_named
 from r2d2net.likelihoods import Likelihood
@@ -140,10 +140,7 @@ class BayesianPerceptron(BaseEstimator):
                 raise NotFittedError("the estimator was saved without its relevance: fit it again")
             rows = torch.tensor(self._rows)  # a copy: joblib may have mapped them from a file, not to be written
             draws = min(RELEVANCE_DRAWS, self.draws)
-            posterior = self.posterior_
-            if isinstance(posterior, FarPosterior):
-                rows, posterior = posterior.seen(rows), posterior.bare()
-            relevance = input_relevance(posterior, rows, draws=draws, shuffles=SHUFFLES, seed=self._seed)
+            relevance = input_relevance(self.posterior_, rows, draws=draws, shuffles=SHUFFLES, seed=self._seed)
             self._relevance = Relevance(*(part.cpu() for part in relevance))
             self._rows = None
         return self._relevance
@@ -229,7 +226,7 @@ class BayesianPerceptron(BaseEstimator):
             reason = f"{type(error).__name__}: {error}"
             problem = f"holds no {cls.__name__} of this version of r2d2net: {reason}"
             raise CheckpointError(problem, value=Path(folder)) from error
-        estimator.posterior_ = exact_where_moved(load(folder, net))
+        estimator.posterior_ = load(folder, net)
         return estimator
 
     def _own_state(self) -> dict[str, Any]:
@@ -249,7 +246,7 @@ class BayesianPerceptron(BaseEstimator):
         with about_validation():
             return validate_data(self, *self.validation, reset=False, dtype=np.float64, **how)
 
-    def _fit(self, X: np.ndarray, y: np.ndarray, outputs: int, likelihood: Likelihood, validation: Any) -> Self:
+    def _fit(self, X: np.ndarray, y: np.ndarray, outputs: int, likelihood: Likelihood[Any], validation: Any) -> Self:
         """Fit to checked arrays; where that fails the estimator is left unchanged."""
         require_whole("draws", self.draws)
         if self.batch_size is not None:
@@ -289,7 +286,7 @@ class BayesianPerceptron(BaseEstimator):
         """Predict the rows a block at a time, all with the same draws of the network."""
         check_is_fitted(self, "posterior_")
         checked = validate_data(self, X, reset=False, dtype=np.float64)
-        posterior = DoublePosterior(self.posterior_)
+        posterior = in_double(self.posterior_)
         for start in range(0, len(checked), BLOCK):
             with in_parameters():
                 prediction = posterior.predict(checked[start : start + BLOCK], self.draws, seed=self._seed)

@@ -7,16 +7,16 @@ float64, so that the posterior takes inputs and predicts targets in the user's u
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from r2d2net.likelihoods.base import Unit
-from r2d2net.new_inputs import as_tensors
 from r2d2net.posterior import Posterior
-from r2d2net.units import Units, no_units
+from r2d2net.prediction import PredictionT
+from r2d2net.units import Units
 
 FAR = 1e-3  # of the mean: smaller deviations are rounded in float32 by 1e-4 of themselves or so, and more
 SMALLEST, LARGEST = 1e-30, 1e30  # deviations that float32 holds with room to spare
@@ -62,51 +62,21 @@ def move_targets(y: np.ndarray) -> Moved:
     return Moved(center, np.ones_like(center))
 
 
-class FarPosterior(Posterior):
-    """A posterior that standardises inputs in float64, before they become float32."""
+def in_users_units(posterior: Posterior[PredictionT], x: Moved, y: Moved | None) -> Posterior[PredictionT]:
+    """Return the posterior of a fit to moved columns, for columns as the user has them.
 
-    def _outputs(self, x: Any, *args: Any, **kwargs: Any) -> Any:
-        return self.bare()._outputs(self.seen(x), *args, **kwargs)
-
-    def seen(self, x: Any) -> Tensor:
-        """The table as the network sees it."""
-        table: Tensor = self.units.inputs(as_tensors(x).to(self.model.device, torch.float64))
-        return table.to(self.model.dtype)
-
-    def bare(self) -> Posterior:
-        """The same network, of inputs as it sees them."""
-        like = torch.zeros((), dtype=self.model.dtype, device=self.model.device)
-        return Posterior(self.running, self.state, no_units(like), flat_target=self.flat_target)
-
-
-def in_users_units(posterior: Posterior, x: Moved, y: Moved | None) -> Posterior:
-    """The posterior of a fit to moved columns, for columns as the user has them; class numbers (None) do not move."""
+    Args:
+        posterior: The posterior of the moved columns.
+        x: How the inputs were moved.
+        y: How the targets were moved; None for class numbers, which do not move.
+    """
     y = NOTHING if y is None else y
     units = posterior.units
-    if (x.is_nothing and y.is_nothing) or _is_exact(units):  # the latter was saved in the folder of `fit_in`
-        return exact_where_moved(posterior)
-    inputs = _joined(x, Unit(units.x_center, units.x_scale))
-    return exact_where_moved(posterior, Units(inputs.center, inputs.scale, _joined(y, units.y)))
-
-
-def exact_where_moved(posterior: Posterior, units: Units | None = None) -> Posterior:
-    """The posterior with these units; where they are float64 inputs are standardised so."""
-    units = posterior.units if units is None else units
-    if not _is_exact(units):
+    # units that are float64 already were saved in the folder of `fit_in`
+    if (x.is_nothing and y.is_nothing) or units.are_exact_for(posterior.model.dtype):
         return posterior
-    return FarPosterior(
-        posterior.running,
-        posterior.state,
-        units,
-        flat_target=posterior.flat_target,
-        history=posterior.history,
-        settings=posterior.settings,
-        candidates=posterior.candidates,
-    )
-
-
-def _is_exact(units: Units) -> bool:
-    return units.x_scale.dtype == torch.float64
+    inputs = _joined(x, Unit(units.x_center, units.x_scale))
+    return posterior.with_units(Units(inputs.center, inputs.scale, _joined(y, units.y)))
 
 
 def _joined(moved: Moved, unit: Unit) -> Unit:

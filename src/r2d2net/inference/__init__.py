@@ -2,7 +2,7 @@
 
 from r2d2net import registry
 from r2d2net.errors import ParameterError
-from r2d2net.inference.base import Draws, Info, Method, Running
+from r2d2net.inference.base import Draws, DrawSource, Info, Method, Trainer
 from r2d2net.inference.cavi import CAVI
 from r2d2net.inference.deep_ensemble import DeepEnsemble
 from r2d2net.inference.dpn import DPN
@@ -10,13 +10,13 @@ from r2d2net.inference.edl import EDL
 from r2d2net.inference.hmc import HMC
 from r2d2net.inference.map import MAP
 from r2d2net.inference.mc_dropout import MCDropout
+from r2d2net.inference.mean_field_draws import VariationalState
 from r2d2net.inference.mfvi import MFVI
 from r2d2net.inference.radial import Radial
 from r2d2net.inference.sghmc import SGHMC
 from r2d2net.inference.sgld import SGLD
 from r2d2net.inference.svgi import SVGI
 from r2d2net.inference.svi import SVI
-from r2d2net.inference.variational import VariationalState
 
 ALGORITHMS = registry.ALGORITHMS.class_names
 
@@ -52,12 +52,13 @@ __all__ = [
     "SVGI",
     "SVI",
     "DeepEnsemble",
+    "DrawSource",
     "Draws",
     "Info",
     "MCDropout",
     "Method",
     "Radial",
-    "Running",
+    "Trainer",
     "VariationalState",
     "method_named",
 ]

@@ -1,22 +1,23 @@
-"""What an inference algorithm is: a frozen description that, built for a model, gives pure steps over a state.
+"""What an inference algorithm is: settings, a trainer of pure steps over a state, and the source of draws it leaves.
 
     method = SVGI(...)                                    what the user writes: settings only
-    running = method.build(model, n=..., steps=...)       bound to a model and the size of its data
-    state = running.init(y, generator)
-    state, info = running.step(state, (x, y), generator)
-    running, state = running.finish(state)                what the posterior keeps of a run
-    for drawn in running.draws(state, 10, generator): ...
+    trainer = method.build(model, n=..., steps=...)       bound to a model and the size of its data
+    state = trainer.init(y, generator)
+    state, info = trainer.step(state, (x, y), generator)
+    source = trainer.finish(state)                        what a posterior keeps of the run
+    for networks in source.draws(10, generator): ...
 
-Nothing is hidden: all that changes is in the state, a NamedTuple of tensors and dicts of tensors. A step takes
-ownership of the state it is given and may reuse its memory.
+Nothing is hidden: all that changes in training is in the state, a NamedTuple of tensors and dicts of tensors. A step
+takes ownership of the state it is given and may reuse its memory.
 """
 
 from __future__ import annotations
 
+import copy
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import fields
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, Generic, NamedTuple, Self, TypeVar
 
 import numpy as np
 import torch
@@ -29,6 +30,7 @@ from r2d2net.model import AnyPrior, BayesianModel, Tensors
 from r2d2net.registry import ALGORITHMS, PRIORS
 
 Batch = tuple[Any, Tensor]
+StateT = TypeVar("StateT", bound=tuple[Any, ...])  # a NamedTuple
 
 
 class Info(NamedTuple):
@@ -55,61 +57,97 @@ class Draws(NamedTuple):
         return cls(weights, fixed.expand(n, *fixed.shape), *shared)
 
 
-class Running(ABC):
-    """An algorithm bound to a model."""
+class DrawSource(ABC, Generic[StateT]):
+    """A distribution of networks: all that a posterior needs of the run that made it.
 
-    model: BayesianModel
-    draws_noise: bool = False  # whether the noise is part of the draws, and not to be corrected by validation rows
+    Args:
+        model: The model whose networks are drawn.
+        state: The tensors that the draws are made of, a NamedTuple with a field ``noise``; they are what is saved.
 
-    @abstractmethod
-    def init(self, y: Tensor, generator: torch.Generator, unit: Unit | None = None) -> Any:
-        """The state before the first step; ``y`` are the training targets, standardised by ``unit``."""
+    Attributes:
+        draws_noise: Whether the noise is part of the draws, and not to be corrected by validation rows.
+    """
 
-    @abstractmethod
-    def step(self, state: Any, batch: Batch, generator: torch.Generator) -> tuple[Any, Info]:
-        """The state after one batch."""
+    draws_noise: bool = False
 
-    @abstractmethod
-    def draws(
-        self, state: Any, n: int, generator: torch.Generator | None = None, at_once: int | None = None
-    ) -> Iterator[Draws]:
-        """n draws of the network, at most ``at_once`` of them at a time."""
+    def __init__(self, model: BayesianModel[Any], state: StateT) -> None:
+        self.model, self.state = model, state
 
     @abstractmethod
-    def center(self, state: Any) -> Draws:
-        """One network in the posterior's middle: that of the mean weights."""
+    def draws(self, n: int, generator: torch.Generator | None = None, at_once: int | None = None) -> Iterator[Draws]:
+        """Draw n networks, at most ``at_once`` of them at a time."""
 
-    def sample(self, state: Any, n: int, generator: torch.Generator | None = None) -> Tensor:
-        """Draws of all Bayesian weights, (n, weights)."""
-        return torch.cat([drawn.weights for drawn in self.draws(state, n, generator)])
+    @abstractmethod
+    def center(self) -> Draws:
+        """Return one network in the middle of the distribution: that of the mean weights."""
 
-    def available(self, state: Any) -> int | None:
-        """How many different draws there are; None where there is no end of them."""
+    def sample(self, n: int, generator: torch.Generator | None = None) -> Tensor:
+        """Draw all Bayesian weights of n networks, (n, weights)."""
+        return torch.cat([networks.weights for networks in self.draws(n, generator)])
+
+    @property
+    def available(self) -> int | None:
+        """The number of different draws there are; None where there is no end of them."""
         return None
 
-    def kl(self, state: Any) -> Tensor | None:
-        """KL of the posterior from the prior in nats; None where the algorithm has none."""
+    def kl(self) -> Tensor | None:
+        """Return the KL of the posterior from the prior in nats; None where the algorithm has none."""
         return None
 
-    def finish(self, state: Any) -> tuple[Running, Any]:
-        """What the posterior keeps of a run that has come to its end."""
-        return self, state
+    def with_state(self, state: StateT) -> Self:
+        """Return the same source with another state."""
+        changed = copy.copy(self)
+        changed.state = state
+        return changed
 
-    def with_noise(self, state: Any, factor: float) -> Any:
-        """The state with the noise variance multiplied by ``factor``."""
-        return state._replace(noise={**state.noise, "variance": state.noise["variance"] * factor})
+    def with_noise_factor(self, factor: float) -> Self:
+        """Return the same source with its noise variance multiplied by ``factor``."""
+        state: Any = self.state
+        return self.with_state(state._replace(noise={**state.noise, "variance": state.noise["variance"] * factor}))
 
-    def restore(self, saved: Tensors) -> Any:
-        """The state that a file's tensors are."""
+
+class Trainer(ABC, Generic[StateT]):
+    """An algorithm bound to a model: pure steps over a state."""
+
+    model: BayesianModel[Any]
+
+    @abstractmethod
+    def init(self, y: Tensor, generator: torch.Generator, unit: Unit | None = None) -> StateT:
+        """Return the state before the first step.
+
+        Args:
+            y: The training targets as the network sees them.
+            generator: The source of all randomness.
+            unit: The user's units of ``y``.
+        """
+
+    @abstractmethod
+    def step(self, state: StateT, batch: Batch, generator: torch.Generator) -> tuple[StateT, Info]:
+        """Return the state after one batch, and what the step reports."""
+
+    @abstractmethod
+    def source(self, state: StateT) -> DrawSource[Any]:
+        """Return the distribution of networks that a state stands for, at any moment of the run."""
+
+    def present(self, state: StateT) -> Draws:
+        """Return the network where the run stands now; it tells what has diverged."""
+        return self.source(state).center()
+
+    def finish(self, state: StateT) -> DrawSource[Any]:
+        """Return what the posterior keeps of a run that has come to its end."""
+        return self.source(state)
+
+    def restore(self, saved: Tensors) -> DrawSource[Any]:
+        """Return what `finish` returned, from the tensors of a file."""
         device = self.model.device
         target = torch.zeros(1, 1, dtype=self.model.dtype, device=device)
         template = self.init(target, torch.Generator(device).manual_seed(0))
         # how many noise variances there are, the data know
-        return unflatten(template, saved, any_shape=lambda name: "noise" in name.split("/"))
+        return self.source(unflatten(template, saved, any_shape=lambda name: "noise" in name.split("/")))
 
 
 class Method(ABC):
-    """An algorithm's settings, a frozen dataclass."""
+    """An algorithm's settings, a frozen dataclass of plain JSON values."""
 
     full_batch: ClassVar[bool] = False  # every step sees all rows
     optimizes: ClassVar[bool] = True  # the last state is the best: a run can be stopped early
@@ -117,16 +155,19 @@ class Method(ABC):
 
     @property
     def runs(self) -> int:
-        """How many independent runs make one posterior: members of an ensemble, chains of a sampler."""
+        """The number of independent runs that make one posterior: members of an ensemble, chains of a sampler."""
         return 1
 
+    def require_batches(self, per_epoch: int) -> None:  # noqa: B027 (most algorithms take any number)
+        """Raise a `ParameterError` if the algorithm cannot work with so many batches in an epoch."""
+
     @abstractmethod
-    def build(self, model: BayesianModel, *, n: int, steps: int) -> Running:
+    def build(self, model: BayesianModel[Any], *, n: int, steps: int) -> Trainer[Any]:
         """Bind to a model, the number of training rows and of steps; a model that does not suit is refused."""
 
-    def reader(self, model: BayesianModel, *, n: int, steps: int) -> Running:
-        """What reads a finished run's state: the first of what `Running.finish` returns."""
-        return self.build(model, n=n, steps=steps)
+    def read(self, saved: Tensors, model: BayesianModel[Any], *, n: int, steps: int) -> DrawSource[Any]:
+        """Return what a finished run left, from the tensors of a file."""
+        return self.build(model, n=n, steps=steps).restore(saved)
 
 
 def make_plain(settings: Method) -> None:
@@ -137,7 +178,7 @@ def make_plain(settings: Method) -> None:
             object.__setattr__(settings, field.name, value.item())  # frozen
 
 
-def require_priors(model: BayesianModel, suits: Callable[[AnyPrior], bool], method: str, reason: str) -> None:
+def require_priors(model: BayesianModel[Any], suits: Callable[[AnyPrior], bool], method: str, reason: str) -> None:
     """Refuse a model with a prior that does not suit, in one line that names the built-in priors that do.
 
     Args:

@@ -15,8 +15,8 @@ from torch import Tensor
 
 from r2d2net.checkpoint import flatten, part
 from r2d2net.errors import Argument, CheckpointError, ParameterError
-from r2d2net.inference.base import Batch, Draws, Info, Running
-from r2d2net.likelihoods.base import Noise, Unit
+from r2d2net.inference.base import Draws, DrawSource
+from r2d2net.likelihoods.base import Noise
 from r2d2net.model import BayesianModel, Tensors
 
 
@@ -122,45 +122,45 @@ def merged(chains: Sequence[CollectionState]) -> CollectionState:
     )
 
 
-class Collection(Running):
-    """Reads stored draws; the run that made them is over.
+class Collection(DrawSource[CollectionState]):
+    """Stored draws; the run that made them is over.
 
     Args:
         model: The model.
+        state: The draws.
         has_mean: Whether the mean of a chain's draws is a network of its own right. That of an ensemble is not: its
             members are different solutions, and hidden units that do the same in two of them stand in different places.
             The same holds of several chains, unless the model is linear.
         draws_noise: Whether the noise of the draws was drawn with them.
     """
 
-    def __init__(self, model: BayesianModel, *, has_mean: bool = True, draws_noise: bool = False) -> None:
-        self.model, self.has_mean, self.draws_noise = model, has_mean, draws_noise
+    def __init__(
+        self, model: BayesianModel[Any], state: CollectionState, *, has_mean: bool = True, draws_noise: bool = False
+    ) -> None:
+        super().__init__(model, state)
+        self.has_mean, self.draws_noise = has_mean, draws_noise
 
-    def init(self, y: Tensor, generator: torch.Generator, unit: Unit | None = None) -> Any:
-        raise TypeError("stored draws are of a run that is over: nothing starts here")
+    @classmethod
+    def restored(
+        cls, model: BayesianModel[Any], saved: Tensors, *, has_mean: bool = True, draws_noise: bool = False
+    ) -> Collection:
+        """Return stored draws from the tensors of a file; a `CheckpointError` if they are not of this model."""
+        return cls(model, _state_from(model, saved), has_mean=has_mean, draws_noise=draws_noise)
 
-    def step(self, state: Any, batch: Batch, generator: torch.Generator) -> tuple[Any, Info]:
-        raise TypeError("stored draws are of a run that is over: there is no next step")
-
-    def draws(
-        self,
-        state: CollectionState,
-        n: int,
-        generator: torch.Generator | None = None,
-        at_once: int | None = None,
-    ) -> Iterator[Draws]:
-        """Draws evenly spaced over all that are stored, from a random offset; all of them once if n is their number.
+    def draws(self, n: int, generator: torch.Generator | None = None, at_once: int | None = None) -> Iterator[Draws]:
+        """Draw networks evenly spaced over all that are stored, from a random offset; all once if n is their number.
 
         More than there are repeat, each as often as any other but for one.
         """
-        total = state.weights.shape[0] * state.weights.shape[1]
+        state, total = self.state, self.available
         offset = torch.rand((), generator=generator, device=state.weights.device).double().cpu()
         index = ((torch.arange(n, dtype=torch.float64) + offset) * (total / n)).long().clamp(max=total - 1)
         for chunk in index.to(state.weights.device).split(n if at_once is None else at_once):
             yield _taken(state, chunk)
 
-    def center(self, state: CollectionState) -> Draws:
-        several = self.available(state) > 1 if not self.has_mean else state.weights.shape[0] > 1
+    def center(self) -> Draws:
+        state = self.state
+        several = self.available > 1 if not self.has_mean else state.weights.shape[0] > 1
         if several and not self.model.is_linear:
             raise ParameterError(
                 "the mean weights of several solutions (members, chains, cycles) are no network",
@@ -168,27 +168,26 @@ class Collection(Running):
             )
         return Draws(*(_mean(tensors) for tensors in (state.weights, state.fixed, state.buffers, state.noise)))
 
-    def available(self, state: CollectionState) -> int:
-        return state.weights.shape[0] * state.weights.shape[1]
+    @property
+    def available(self) -> int:
+        return self.state.weights.shape[0] * self.state.weights.shape[1]
 
-    def with_noise(self, state: CollectionState, factor: float) -> CollectionState:
-        return state._replace(noise={**state.noise, "variance": state.noise["variance"] * factor})
 
-    def restore(self, saved: Tensors) -> CollectionState:
-        try:
-            step, weights, fixed, divergences = (saved[k] for k in ("step", "weights", "fixed", "divergences"))
-        except KeyError as error:
-            raise CheckpointError(f"the saved run lacks {error}", fix="it was made for another algorithm") from error
-        widths = {"weights": (weights, self.model.size), "fixed": (fixed, self.model.fixed_size)}
-        for name, (tensor, width) in widths.items():
-            if tensor.dim() != 3 or tensor.shape[2] != width or tensor.dtype != self.model.dtype:
-                raise CheckpointError(f"the saved run's draws of {name} are {tuple(tensor.shape)} {tensor.dtype}")
-        buffers, own, device = part(saved, "buffers/"), self.model.buffers(), self.model.device
-        if {k: v.shape[2:] for k, v in buffers.items()} != {k: v.shape for k, v in own.items()}:
-            raise CheckpointError("the saved run's buffers are not those of this net")
-        buffers = {name: buffers[name].to(device) for name in own}
-        noise = {name: tensor.to(device) for name, tensor in part(saved, "noise/").items()}
-        return CollectionState(step, weights.to(device), fixed.to(device), buffers, noise, divergences)
+def _state_from(model: BayesianModel[Any], saved: Tensors) -> CollectionState:
+    try:
+        step, weights, fixed, divergences = (saved[k] for k in ("step", "weights", "fixed", "divergences"))
+    except KeyError as error:
+        raise CheckpointError(f"the saved run lacks {error}", fix="it was made for another algorithm") from error
+    widths = {"weights": (weights, model.size), "fixed": (fixed, model.fixed_size)}
+    for name, (tensor, width) in widths.items():
+        if tensor.dim() != 3 or tensor.shape[2] != width or tensor.dtype != model.dtype:
+            raise CheckpointError(f"the saved run's draws of {name} are {tuple(tensor.shape)} {tensor.dtype}")
+    buffers, own, device = part(saved, "buffers/"), model.buffers(), model.device
+    if {k: v.shape[2:] for k, v in buffers.items()} != {k: v.shape for k, v in own.items()}:
+        raise CheckpointError("the saved run's buffers are not those of this net")
+    buffers = {name: buffers[name].to(device) for name in own}
+    noise = {name: tensor.to(device) for name, tensor in part(saved, "noise/").items()}
+    return CollectionState(step, weights.to(device), fixed.to(device), buffers, noise, divergences)
 
 
 def _taken(state: CollectionState, index: Tensor) -> Draws:

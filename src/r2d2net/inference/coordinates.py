@@ -47,7 +47,7 @@ class Frame(NamedTuple):
 class Coordinates(ABC):
     """Positions of a sampler and the weights that they stand for."""
 
-    def __init__(self, model: BayesianModel) -> None:
+    def __init__(self, model: BayesianModel[Any]) -> None:
         self.model = model
         self.layers: list[tuple[Slot, AnyPrior]] = []  # with hierarchical priors
         self.known = torch.zeros(model.size, dtype=EXACT, device=model.device)  # log variances that are known
@@ -140,7 +140,7 @@ class GivenScales(Coordinates):
 class JointScales(Coordinates):
     """Scales that move with the weights, in unconstrained form."""
 
-    def __init__(self, model: BayesianModel) -> None:
+    def __init__(self, model: BayesianModel[Any]) -> None:
         super().__init__(model)
         self.continuous: list[tuple[Slot, ContinuousScalePrior[Any]]] = []
         self.variables: list[tuple[Slot, str, torch.Size]] = []  # in the order in which they follow x

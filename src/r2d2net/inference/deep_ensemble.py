@@ -8,13 +8,13 @@ adversarial training is left out.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
-from r2d2net.errors import require_whole
-from r2d2net.inference.base import Running
-from r2d2net.inference.collection import Collection, CollectionState, collected
+from r2d2net.errors import Argument, ParameterError, require_whole
+from r2d2net.inference.collection import Collection, collected
 from r2d2net.inference.descent import Training
 from r2d2net.inference.point import Point, PointState
-from r2d2net.model import BayesianModel
+from r2d2net.model import BayesianModel, Tensors
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,15 +37,20 @@ class DeepEnsemble(Training):
     def runs(self) -> int:
         return self.members
 
-    def build(self, model: BayesianModel, *, n: int, steps: int) -> Member:
+    def require_batches(self, per_epoch: int) -> None:
+        if self.members > 1 and self.start == "net" and per_epoch == 1:
+            problem = "with all rows in one batch trains equal members"
+            raise ParameterError(problem, argument="start", value="net", fix=("use ", Argument("start", "he")))
+
+    def build(self, model: BayesianModel[Any], *, n: int, steps: int) -> Member:
         return Member(self, model, n=n, steps=steps)
 
-    def reader(self, model: BayesianModel, *, n: int, steps: int) -> Running:
-        return Collection(model, has_mean=False)
+    def read(self, saved: Tensors, model: BayesianModel[Any], *, n: int, steps: int) -> Collection:
+        return Collection.restored(model, saved, has_mean=False)
 
 
 class Member(Point):
     """One member of an ensemble, bound to a model."""
 
-    def finish(self, state: PointState) -> tuple[Running, CollectionState]:
-        return Collection(self.model, has_mean=False), collected(state.step, self.center(state))
+    def finish(self, state: PointState) -> Collection:
+        return Collection(self.model, collected(state.step, self.source(state).center()), has_mean=False)

@@ -1,4 +1,4 @@
-"""What all algorithms that take gradient steps have in common: settings, step sizes, the noise and the prior's scales.
+"""What all algorithms that take gradient steps have in common: their settings, step sizes and start.
 
 Steps are in units of He's deviation, so that one default serves layers of 1 and of 4,000 inputs. Their size rises over
 the first steps, since Adam's first ones know no scale, and then falls to zero along half a cosine.
@@ -7,23 +7,21 @@ the first steps, since Adam's first ones know no scale, and then falls to zero a
 from __future__ import annotations
 
 import math
-from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain
-from typing import Any, Literal, NamedTuple, TypeGuard
+from typing import Any, Literal, TypeGuard
 
 import torch
 from torch import Tensor
 
 from r2d2net.errors import Argument, ParameterError, require, require_whole
 from r2d2net.inference.adam import Moments, Step, adam_step
-from r2d2net.inference.base import Method, Running, make_plain
-from r2d2net.inference.vector_blocks import Pieces
-from r2d2net.model import AnyPrior, BayesianModel, Slot
+from r2d2net.inference.base import Method, make_plain
+from r2d2net.inference.vector_blocks import Blocks
+from r2d2net.model import BayesianModel, Slot
 
-START_SWEEPS = 10  # refreshes of the scales at the start, so that they know the initial weights
 NOISE_RATES = 0.01, 0.2  # bounds of a batch's weight in the running mean of squared residuals
 RISE_SHARE = 0.05  # of the steps, over which the step size rises: Adam's first steps know no scale
 LARGEST_STEP, SHORT_RUN = 0.3, 800  # largest step size, in units of He's deviation, of runs of so many steps or fewer
@@ -73,100 +71,67 @@ class Training(Method):
         require(self.autocast in (None, "bfloat16"), "autocast", self.autocast, "use 'bfloat16' or None")
 
 
-class Known(NamedTuple):
-    """What is known of weights when their scales are refreshed: a draw of them, or means and E w^2."""
+class Descent:
+    """Gradient steps bound to a model: their sizes and units, and what starts and surrounds them.
 
-    weights: Tensor
-    second_moment: Tensor | None = None
+    Args:
+        settings: The algorithm's settings.
+        model: The model.
+        n: Number of training rows.
+        steps: Number of steps of the whole run.
+        default_lr: Largest step size where the user gives none; by default that of `default_lr`.
+    """
 
-
-class Descent(Running):
-    """Gradient steps bound to a model."""
-
-    settings: Training
-
-    def __init__(self, settings: Training, model: BayesianModel, *, n: int, steps: int) -> None:
+    def __init__(
+        self, settings: Training, model: BayesianModel[Any], *, n: int, steps: int, default_lr: float | None = None
+    ) -> None:
         require(n >= 1, "n", n, "give the number of training rows")
         require(steps >= 1, "steps", steps, "give the number of steps of the whole run")
         casts = settings.autocast is None or model.dtype == torch.float32
         require(casts, "autocast", settings.autocast, f"it needs a float32 network, this one is {model.dtype}")
         self.settings, self.model, self.n, self.steps = settings, model, n, steps
-        self.largest_step = self.default_lr() if settings.lr is None else settings.lr
-        self.pieces = Pieces(model.bayesian, self.step_unit())
-        self.fixed_pieces = Pieces(model.fixed, self.fixed_step_unit())
+        if settings.lr is not None:
+            self.largest_step = settings.lr
+        else:
+            self.largest_step = default_step(steps) if default_lr is None else default_lr
+        self.blocks = Blocks(model.bayesian, self.step_unit())
+        self.fixed_blocks = Blocks(model.fixed, self.fixed_step_unit())
 
     def step_unit(self) -> Tensor:
-        """Unit of each weight's steps; made when it is needed, as it is constant within a parameter."""
+        """Return the unit of each weight's steps; made when it is needed, as it is constant within a parameter."""
         unit = self.model.he_scale()
         return unit if self.settings.step_unit == "he" else unit.fill_(1)
 
     def fixed_step_unit(self) -> Tensor:
-        """The same of deterministic parameters."""
+        """Return the unit of the steps of each deterministic parameter."""
         unit = self.model.fixed_he_scale()
         return unit if self.settings.step_unit == "he" else unit.fill_(1)
 
-    def default_lr(self) -> float:
-        """The largest step size of a run of this length."""
-        return LARGEST_STEP * min(1.0, SHORT_RUN / self.steps) ** 0.75
-
     def learning_rate(self, t: int) -> float:
-        """Step size at step t of the run."""
+        """Return the step size at step t of the run."""
         rising = min(1.0, t / (RISE_SHARE * self.steps))
         if self.settings.schedule == "constant":
             return self.largest_step * rising
         return self.largest_step * rising * 0.5 * (1 + math.cos(math.pi * min(1.0, (t - 1) / self.steps)))
 
     def noise_rate(self, rows: int, t: int) -> float:
-        """Weight of a batch in the running mean of squared residuals, which thus remembers about one epoch."""
+        """Return the weight of a batch in the running mean of squared residuals, which remembers about one epoch."""
         least, most = NOISE_RATES
         return max(min(most, max(least, rows / self.n)), 1 / t)
 
     def start_weights(self, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-        """Bayesian weights and deterministic parameters at the start."""
+        """Return Bayesian weights and deterministic parameters at the start."""
         return self.model.he_start(generator) if self.settings.start == "he" else self.model.own_weights()
 
-    # --- the prior's scales
-
-    def start_scales(self, generator: torch.Generator) -> dict[str, Any]:
-        """Draws from the prior: parameter name -> scales."""
-        model = self.model
-        return {
-            slot.name: slot.prior.init_scales(slot.shape, generator, dtype=model.dtype, device=model.device)
-            for slot in model.bayesian
-            if slot.prior is not None
-        }
-
-    def refresh_all(
-        self, scales: dict[str, Any], precision: Tensor, known: Known, generator: torch.Generator, sweeps: int = 1
-    ) -> None:
-        """Refresh every parameter's scales and its entries of the precision 1 / v, in place."""
-        for slot in self.model.bayesian:
-            assert slot.prior is not None
-            if slot.prior.known_deviation is not None:
-                slot.of(precision).fill_(slot.prior.known_deviation**-2)
-                continue
-            second = None if known.second_moment is None else slot.of(known.second_moment)
-            here = Known(slot.of(known.weights), second)
-            for _ in range(sweeps):
-                scales[slot.name] = self.refresh(slot.prior, scales[slot.name], slot.of(precision), here, generator)
-
-    @abstractmethod
-    def refresh(self, prior: AnyPrior, scales: Any, precision: Tensor, known: Known, generator: torch.Generator) -> Any:
-        """One refresh of a parameter's scales, with 1 / v written to ``precision``."""
-
-    # --- steps
-
     def step_fixed(self, fixed: Tensor, gradient: Tensor, moments: Moments, t: int, lr: float) -> None:
-        """Adam's step of the deterministic parameters."""
-        cut = self.fixed_pieces
+        """Take Adam's step of the deterministic parameters, in place."""
+        cut = self.fixed_blocks
         for vector, g, first, second, unit in zip(*map(cut.of, (fixed, gradient, *moments)), cut.units, strict=True):
             adam_step(vector, g, Moments(first, second), Step.at(t, lr * unit))
 
-    # --- the likelihood's gradient
-
     @contextmanager
     def autocast(self) -> Iterator[None]:
-        """The dtype of forward passes."""
+        """Run forward passes in the dtype that the settings name."""
         if self.settings.autocast is None:
             yield
             return
@@ -179,6 +144,11 @@ class Descent(Running):
             reason = str(error).splitlines()[0]
             problem = f"does not suit this network here: {reason}"
             raise ParameterError(problem, argument="autocast", value="bfloat16", fix="leave it out") from error
+
+
+def default_step(steps: int) -> float:
+    """Return the largest step size of a run of this length, in units of He's deviation."""
+    return LARGEST_STEP * min(1.0, SHORT_RUN / steps) ** 0.75
 
 
 def leaves_of(slots: Sequence[Slot], vector: Tensor) -> list[Tensor]:
@@ -223,11 +193,11 @@ def require_from_zero(name: str, value: object) -> None:
 
 
 def require_share(name: str, value: object, fix: str, *, ends: bool) -> None:
-    """Raise a one-line `ParameterError` unless ``value`` is between 0 and 1, or one of these."""
+    """Raise a one-line `ParameterError` unless ``value`` is a fraction: in [0, 1] with ``ends``, else in (0, 1)."""
     fits = _is_number(value) and (0 <= value <= 1 if ends else 0 < value < 1)
     require(fits, name, value, fix)
 
 
 def require_one_of(name: str, value: object, allowed: tuple[str, ...]) -> None:
-    """Raise a one-line `ParameterError` unless ``value`` is one of these words."""
+    """Raise a one-line `ParameterError` unless ``value`` is one of the names in ``allowed``."""
     require(value in allowed, name, value, f"use one of {', '.join(allowed)}")

@@ -20,12 +20,12 @@ of unknown inputs: their precision is whatever the network makes of them.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
-from r2d2net.inference.descent import Training, require_one_of, require_positive, require_share
+from r2d2net.inference.descent import Training, default_step, require_one_of, require_positive, require_share
 from r2d2net.inference.point import Point
 from r2d2net.likelihoods.base import Noise
 from r2d2net.likelihoods.dirichlet import Dirichlet, kl_dirichlet
@@ -63,22 +63,21 @@ class DPN(Training):
         require_share("smoothing", self.smoothing, "use a share between 0 and 1, such as 0.1", ends=False)
         require_one_of("direction", self.direction, ("forward", "reverse"))
 
-    def build(self, model: BayesianModel, *, n: int, steps: int) -> PriorNetwork:
+    def build(self, model: BayesianModel[Any], *, n: int, steps: int) -> Point:
         likelihood = Dirichlet.in_place_of(model.likelihood, "DPN", link="exp", base=0.0)
-        return PriorNetwork(self, model.with_likelihood(likelihood), n=n, steps=steps)
+        loss, default_lr = PriorNetworkLoss(self, likelihood), STEP_SHARE * default_step(steps)
+        return Point(self, model.with_likelihood(likelihood), loss, default_lr, n=n, steps=steps)
 
 
-class PriorNetwork(Point):
-    """A Dirichlet prior network bound to a model."""
+@dataclass(frozen=True)
+class PriorNetworkLoss:
+    """The KL between the predicted Dirichlet law of a row and its target."""
 
     settings: DPN
+    likelihood: Dirichlet
 
-    def default_lr(self) -> float:
-        return STEP_SHARE * super().default_lr()
-
-    def loss(self, output: Tensor, y: Tensor, noise: Noise, t: int) -> Tensor:
-        assert isinstance(self.model.likelihood, Dirichlet)
-        a, b = self.model.likelihood.concentration(output), self.target(output, y)
+    def __call__(self, output: Tensor, y: Tensor, noise: Noise, t: int) -> Tensor:
+        a, b = self.likelihood.concentration(output), self.target(output, y)
         return (kl_dirichlet(b, a) if self.settings.direction == "forward" else kl_dirichlet(a, b)).mean()
 
     def target(self, output: Tensor, y: Tensor) -> Tensor:

@@ -22,13 +22,13 @@ calibrated: the KL makes the risk an improper score, and one input with labels o
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
-from r2d2net.inference.descent import Training, require_from_zero, require_one_of, require_share
+from r2d2net.inference.descent import Training, default_step, require_from_zero, require_one_of, require_share
 from r2d2net.inference.point import Point
 from r2d2net.likelihoods.base import Noise
 from r2d2net.likelihoods.dirichlet import LINKS, Dirichlet, Link, kl_dirichlet
@@ -65,22 +65,22 @@ class EDL(Training):
         require_from_zero("penalty", self.penalty)
         require_share("rise", self.rise, "use a share of the steps, from 0 to 1", ends=True)
 
-    def build(self, model: BayesianModel, *, n: int, steps: int) -> Evidential:
+    def build(self, model: BayesianModel[Any], *, n: int, steps: int) -> Point:
         likelihood = Dirichlet.in_place_of(model.likelihood, "EDL", link=self.evidence, base=1.0)
-        return Evidential(self, model.with_likelihood(likelihood), n=n, steps=steps)
+        loss, default_lr = EvidentialLoss(self, likelihood, steps), STEP_SHARE * default_step(steps)
+        return Point(self, model.with_likelihood(likelihood), loss, default_lr, n=n, steps=steps)
 
 
-class Evidential(Point):
-    """Evidential deep learning bound to a model."""
+@dataclass(frozen=True)
+class EvidentialLoss:
+    """The expected risk of a row and the weighted KL of its misleading evidence."""
 
     settings: EDL
+    likelihood: Dirichlet
+    steps: int
 
-    def default_lr(self) -> float:
-        return STEP_SHARE * super().default_lr()
-
-    def loss(self, output: Tensor, y: Tensor, noise: Noise, t: int) -> Tensor:
-        assert isinstance(self.model.likelihood, Dirichlet)
-        a = self.model.likelihood.concentration(output)
+    def __call__(self, output: Tensor, y: Tensor, noise: Noise, t: int) -> Tensor:
+        a = self.likelihood.concentration(output)
         risk = RISKS[self.settings.risk](a, y).mean()
         weight = self.penalty_weight(t)
         return risk + weight * misleading_evidence(a, y).mean() if weight > 0 else risk

@@ -14,7 +14,6 @@ fractions of a nat decide what is accepted.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, NamedTuple
 
@@ -22,8 +21,8 @@ import torch
 from torch import Tensor
 
 from r2d2net.errors import Argument, ParameterError, Shown, require_whole
-from r2d2net.inference.base import Batch, Draws, Info, Method, Running, make_plain
-from r2d2net.inference.collection import Collection, CollectionState, Kept, collected, first, keep, no_draws, room_for
+from r2d2net.inference.base import Batch, Draws, Info, Method, Trainer, make_plain
+from r2d2net.inference.collection import Collection, Kept, collected, first, keep, no_draws, room_for
 from r2d2net.inference.coordinates import EXACT, Frame, GivenScales, JointScales
 from r2d2net.inference.descent import require_one_of, require_positive, require_share
 from r2d2net.inference.nuts import NutsSettings, NutsState, require_pyro, start, transition
@@ -77,11 +76,11 @@ class HMC(Method):
     def runs(self) -> int:
         return self.chains
 
-    def build(self, model: BayesianModel, *, n: int, steps: int) -> Chain:
+    def build(self, model: BayesianModel[Any], *, n: int, steps: int) -> Chain:
         return Chain(self, model, n=n, steps=steps)
 
-    def reader(self, model: BayesianModel, *, n: int, steps: int) -> Running:
-        return Collection(model, draws_noise=True)
+    def read(self, saved: Tensors, model: BayesianModel[Any], *, n: int, steps: int) -> Collection:
+        return Collection.restored(model, saved, draws_noise=True)
 
 
 class HMCState(NamedTuple):
@@ -96,10 +95,10 @@ class HMCState(NamedTuple):
     kept: Kept
 
 
-class Chain(Running):
+class Chain(Trainer[HMCState]):
     """One chain, bound to a model."""
 
-    def __init__(self, settings: HMC, model: BayesianModel, *, n: int, steps: int) -> None:
+    def __init__(self, settings: HMC, model: BayesianModel[Any], *, n: int, steps: int) -> None:
         require_pyro()
         warm_up = round(settings.burn_in * steps)
         if warm_up == 0:
@@ -130,7 +129,7 @@ class Chain(Running):
                     *(Argument("bias", Shown("Gaussian(1.0)")), " for biases"),
                 ),
             )
-        self.settings, self.model, self.collection = settings, model, Collection(model, draws_noise=True)
+        self.settings, self.model = settings, model
         self.nuts = NutsSettings(warm_up, settings.target_accept, settings.max_tree_depth)
         self.coordinates = JointScales(model) if settings.scales == "joint" else GivenScales(model)
 
@@ -213,23 +212,11 @@ class Chain(Running):
 
     # --- what the state says
 
-    def draws(
-        self, state: HMCState, n: int, generator: torch.Generator | None = None, at_once: int | None = None
-    ) -> Iterator[Draws]:
-        return self.collection.draws(self._so_far(state), n, generator, at_once)
-
-    def center(self, state: HMCState) -> Draws:
-        return self.collection.center(self._so_far(state))
-
-    def available(self, state: HMCState) -> int | None:
-        return max(1, int(state.kept.number))
-
-    def finish(self, state: HMCState) -> tuple[Running, CollectionState]:
-        return self.collection, self._so_far(state)
-
-    def _so_far(self, state: HMCState) -> CollectionState:
-        """The draws that are kept; in the burn-in, the network of now."""
+    def source(self, state: HMCState) -> Collection:
+        """Return the draws that are kept; in the burn-in, the network of now."""
         if int(state.kept.number) > 0:
             kept = first(state.kept.draws, int(state.kept.number))
-            return collected(state.step, kept, int(state.nuts.divergences))
-        return collected(state.step, self._network(state, self.coordinates.at(state.frame)(state.position)[0]))
+            stored = collected(state.step, kept, int(state.nuts.divergences))
+        else:
+            stored = collected(state.step, self._network(state, self.coordinates.at(state.frame)(state.position)[0]))
+        return Collection(self.model, stored, draws_noise=True)

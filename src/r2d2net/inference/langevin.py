@@ -21,7 +21,7 @@ says when.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, NamedTuple, Protocol
 
@@ -30,20 +30,13 @@ from torch import Tensor
 
 from r2d2net.errors import Argument, ParameterError, require, require_whole
 from r2d2net.inference.adam import EPSILON
-from r2d2net.inference.base import Batch, Draws, Info, Running
+from r2d2net.inference.base import Batch, Draws, Info, Trainer
 from r2d2net.inference.collection import Collection, CollectionState, Kept, collected, first, keep, no_draws, room_for
-from r2d2net.inference.descent import (
-    SHORT_RUN,
-    START_SWEEPS,
-    Descent,
-    Known,
-    Training,
-    clip_gradients,
-    require_one_of,
-)
+from r2d2net.inference.descent import SHORT_RUN, Descent, Training, clip_gradients, require_one_of
+from r2d2net.inference.scale_updates import START_SWEEPS, GibbsUpdate, Known, ScaleSweeps
 from r2d2net.inference.timetable import Timetable
 from r2d2net.likelihoods.base import Noise, Unit
-from r2d2net.model import AnyPrior, BayesianModel, Slot, Tensors
+from r2d2net.model import BayesianModel, Slot, Tensors
 
 LARGEST_STEP = 0.1  # of runs of SHORT_RUN steps or fewer, in units of He's deviation
 PLAIN_STEP = 0.01  # without a preconditioner
@@ -98,10 +91,10 @@ class Sampling(Training):
     def runs(self) -> int:
         return self.chains
 
-    def reader(self, model: BayesianModel, *, n: int, steps: int) -> Running:
-        return Collection(model, has_mean=self.has_mean(model))
+    def read(self, saved: Tensors, model: BayesianModel[Any], *, n: int, steps: int) -> Collection:
+        return Collection.restored(model, saved, has_mean=self.has_mean(model))
 
-    def has_mean(self, model: BayesianModel) -> bool:
+    def has_mean(self, model: BayesianModel[Any]) -> bool:
         """Whether the mean of a chain's draws is a network: cycles find several solutions."""
         return model.is_linear or (self.cycles or 1) == 1
 
@@ -135,7 +128,7 @@ class Kernel(Protocol):
         """Take one step in place; ``room`` is memory for noise, as long as the weights."""
 
 
-class Langevin(Descent):
+class Langevin(Trainer[LangevinState]):
     """Langevin dynamics bound to a model.
 
     Args:
@@ -148,12 +141,10 @@ class Langevin(Descent):
         steps: Number of steps of the whole run.
     """
 
-    settings: Sampling
-
     def __init__(
         self,
         settings: Sampling,
-        model: BayesianModel,
+        model: BayesianModel[Any],
         exploring: Kernel,
         sampling: Kernel,
         coefficients: Sequence[str],
@@ -161,7 +152,9 @@ class Langevin(Descent):
         n: int,
         steps: int,
     ) -> None:
-        super().__init__(settings, model, n=n, steps=steps)
+        self.settings, self.model = settings, model
+        self.descent = Descent(settings, model, n=n, steps=steps, default_lr=default_step(settings, steps))
+        self.scales = ScaleSweeps(model, GibbsUpdate())
         self.exploring, self.sampling, self.names = exploring, sampling, tuple(coefficients)
         self.beta = settings.temperature / n
         if settings.cycles is not None and settings.cycles > steps // 2:
@@ -194,13 +187,9 @@ class Langevin(Descent):
         self.hierarchical = any(slot.prior is not None and slot.prior.has_scales for slot in model.bayesian)
         self.period = max(1, min(LONGEST_PERIOD, self.times.length // REFRESHES))
 
-    def default_lr(self) -> float:
-        if self.settings.preconditioner == "none":
-            return PLAIN_STEP
-        return LARGEST_STEP * min(1.0, SHORT_RUN / self.steps) ** 0.5
-
     def learning_rate(self, t: int) -> float:
-        return self.largest_step * self.times.step_size(t)
+        """Return the step size at step t of the run."""
+        return self.descent.largest_step * self.times.step_size(t)
 
     def sweeps(self, t: int) -> bool:
         """Whether the scales are refreshed at step t."""
@@ -214,7 +203,7 @@ class Langevin(Descent):
 
     def init(self, y: Tensor, generator: torch.Generator, unit: Unit | None = None) -> LangevinState:
         model = self.model
-        weights, fixed = self.start_weights(generator)
+        weights, fixed = self.descent.start_weights(generator)
         noise, buffers = model.likelihood.init(y, unit), model.buffers()
         network = Draws.sharing(weights[None], fixed, buffers, noise)
 
@@ -229,12 +218,12 @@ class Langevin(Descent):
             precision=torch.ones_like(weights),
             squares=zeros() if self.learns_metric else {},
             coefficients={**{name: torch.ones_like(weights) for name in self.names}, "fixed": torch.ones_like(fixed)},
-            scales=self.start_scales(generator),
+            scales=self.scales.start(generator),
             noise=noise,
             buffers=buffers,
             kept=no_draws(room_for(self.planned, network, self.settings.memory), network, self.every),
         )
-        self.refresh_all(state.scales, state.precision, Known(weights), generator, START_SWEEPS)
+        self.scales.refresh(state.scales, state.precision, Known(weights), generator, START_SWEEPS)
         return state
 
     # --- one step
@@ -244,7 +233,7 @@ class Langevin(Descent):
         x, y = batch
         lr, explores = self.learning_rate(t), self.times.explores(t)
         output, nll, gradients = self._gradients(state, x, y)
-        noise = self.model.likelihood.observe(output, y, state.noise, self.noise_rate(len(y), t))
+        noise = self.model.likelihood.observe(output, y, state.noise, self.descent.noise_rate(len(y), t))
         if self.settings.clip is not None:
             clip_gradients([*gradients["weights"], *gradients["fixed"]], self.settings.clip)
         if self.learns_metric and explores:
@@ -256,14 +245,14 @@ class Langevin(Descent):
         # diverged weights have no scales
         if self.is_due(t) and bool(torch.isfinite(nll + state.weights.sum())):
             if self.sweeps(t):
-                self.refresh_all(state.scales, state.precision, Known(state.weights), generator)
+                self.scales.refresh(state.scales, state.precision, Known(state.weights), generator)
             kernel.prepare(state, self._steps(state, lr), self.beta)
             if explores and self.settings.cycles is not None:
                 self._silence(state.coefficients["spread"])
         kernel.move(state, gradients, self.room, generator)
         state = state._replace(step=state.step + 1, noise=noise)
         if not explores:
-            state = state._replace(kept=keep(state.kept, self._here(state), self.times.sampled(t)))
+            state = state._replace(kept=keep(state.kept, self.present(state), self.times.sampled(t)))
         return state, Info(nll, lr, self.settings.temperature)
 
     @torch.enable_grad()
@@ -273,7 +262,7 @@ class Langevin(Descent):
         # Each tensor a leaf of its own: the gradient of a slice of the flat vector would be as long as the vector.
         leaves = {k: v.detach().requires_grad_() for k, v in model.parameters(state.weights, state.fixed).items()}
         model.net.train()
-        with self.autocast():
+        with self.descent.autocast():
             output = model.call(model.net, {**leaves, **state.buffers}, x)
         output = output.to(state.weights.dtype)
         loss = -model.likelihood.log_prob(output, y, state.noise).mean()
@@ -286,8 +275,8 @@ class Langevin(Descent):
         if not self.learns_metric:
             return {"weights": torch.full_like(state.weights, lr), "fixed": torch.full_like(state.fixed, lr)}
         return {
-            "weights": metric(state.squares["weights"], self.step_unit(), self.model.bayesian).mul_(lr),
-            "fixed": metric(state.squares["fixed"], self.fixed_step_unit(), self.model.fixed).mul_(lr),
+            "weights": metric(state.squares["weights"], self.descent.step_unit(), self.model.bayesian).mul_(lr),
+            "fixed": metric(state.squares["fixed"], self.descent.fixed_step_unit(), self.model.fixed).mul_(lr),
         }
 
     def _silence(self, spread: Tensor) -> None:
@@ -296,39 +285,34 @@ class Langevin(Descent):
             if slot.prior is not None and not slot.prior.has_scales:
                 slot.of(spread).zero_()
 
-    def refresh(self, prior: AnyPrior, scales: Any, precision: Tensor, known: Known, generator: torch.Generator) -> Any:
-        return prior.gibbs_(known.weights, scales, precision, generator)
-
     # --- what the state says
 
-    def draws(
-        self, state: LangevinState, n: int, generator: torch.Generator | None = None, at_once: int | None = None
-    ) -> Iterator[Draws]:
-        """Of those that are kept; as long as none is, the present one."""
-        return self._collection().draws(self._so_far(state), n, generator, at_once)
-
-    def center(self, state: LangevinState) -> Draws:
-        return Collection(self.model).center(self._so_far(state))  # for the run's own eyes: has it diverged?
-
-    def available(self, state: LangevinState) -> int:
-        return max(1, int(state.kept.number))
-
-    def finish(self, state: LangevinState) -> tuple[Running, CollectionState]:
-        kept = first(state.kept.draws, int(state.kept.number))
-        return self._collection(), collected(state.step, kept)
-
-    def _collection(self) -> Collection:
-        return Collection(self.model, has_mean=self.settings.has_mean(self.model))
-
-    def _here(self, state: LangevinState) -> Draws:
-        return Draws.sharing(state.weights[None], state.fixed, state.buffers, state.noise)
-
-    def _so_far(self, state: LangevinState) -> CollectionState:
+    def source(self, state: LangevinState) -> Collection:
+        """Return the draws that are kept; as long as none is, the present network."""
         number = int(state.kept.number)
-        draws = first(state.kept.draws, number) if number else self._here(state)
+        draws = first(state.kept.draws, number) if number else self.present(state)
         buffers, noise = ({k: v[None] for k, v in tensors.items()} for tensors in (draws.buffers, draws.noise))
         none = torch.zeros(1, dtype=torch.int64)
-        return CollectionState(state.step, draws.weights[None], draws.fixed[None], buffers, noise, none)
+        return self._collection(
+            CollectionState(state.step, draws.weights[None], draws.fixed[None], buffers, noise, none)
+        )
+
+    def finish(self, state: LangevinState) -> Collection:
+        kept = first(state.kept.draws, int(state.kept.number))
+        return self._collection(collected(state.step, kept))
+
+    def _collection(self, stored: CollectionState) -> Collection:
+        return Collection(self.model, stored, has_mean=self.settings.has_mean(self.model))
+
+    def present(self, state: LangevinState) -> Draws:
+        return Draws.sharing(state.weights[None], state.fixed, state.buffers, state.noise)
+
+
+def default_step(settings: Sampling, steps: int) -> float:
+    """Return the largest step size of a run of this length, where the user gives none."""
+    if settings.preconditioner == "none":
+        return PLAIN_STEP
+    return LARGEST_STEP * min(1.0, SHORT_RUN / steps) ** 0.5
 
 
 def split_like(vector: Tensor, parts: Sequence[Tensor]) -> Sequence[Tensor]:

@@ -7,7 +7,7 @@ outputs, ...). An embedding has no inputs in this sense, and of parameters outsi
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from torch import Tensor, nn
 
@@ -44,7 +44,7 @@ class InputAxis(NamedTuple):
         return factor[(..., *(None,) * (1 + len(shape) - factor.dim()))]
 
 
-def input_axes(model: BayesianModel, *, first: bool) -> list[InputAxis]:
+def input_axes(model: BayesianModel[Any], *, first: bool) -> list[InputAxis]:
     """The weight tensors with a prior whose inputs are known.
 
     Args:

@@ -29,7 +29,7 @@ SUFFIX = "_variance"
 FEW_WEIGHTS = 100_000
 
 
-def is_cheap_for(model: BayesianModel) -> bool:
+def is_cheap_for(model: BayesianModel[Any]) -> bool:
     """Whether all Bayesian weights are of linear layers, and so few that a second product with them costs little."""
     linear = {
         f"{name}.{own}".lstrip(".")
@@ -43,7 +43,7 @@ def is_cheap_for(model: BayesianModel) -> bool:
 class LocalReparametrization:
     """A model's network with noisy activations; built once, used in training only."""
 
-    def __init__(self, model: BayesianModel) -> None:
+    def __init__(self, model: BayesianModel[Any]) -> None:
         self.model = model
         self.net = copy.deepcopy(model.net)
         bayesian = {slot.name for slot in model.bayesian}

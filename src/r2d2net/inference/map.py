@@ -6,6 +6,7 @@ It is the paper's frequentist network ("Freq"). One draw, the mode, is all there
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from r2d2net.inference.descent import Training
 from r2d2net.inference.point import Point
@@ -22,5 +23,5 @@ class MAP(Training):
 
     suits_every_prior = False
 
-    def build(self, model: BayesianModel, *, n: int, steps: int) -> Point:
+    def build(self, model: BayesianModel[Any], *, n: int, steps: int) -> Point:
         return Point(self, model, n=n, steps=steps)

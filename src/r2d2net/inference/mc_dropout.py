@@ -16,7 +16,7 @@ one mask a batch.
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,9 +25,10 @@ from torch import Tensor, nn
 
 from r2d2net.errors import Argument, ParameterError, require
 from r2d2net.inference.base import Draws
-from r2d2net.inference.descent import Known, Training, require_share
-from r2d2net.inference.layer_inputs import input_axes, plain_layers
-from r2d2net.inference.point import Point, PointState
+from r2d2net.inference.descent import Training, require_share
+from r2d2net.inference.layer_inputs import InputAxis, input_axes, plain_layers
+from r2d2net.inference.point import Point, PointDraw, PointState
+from r2d2net.inference.scale_updates import Known
 from r2d2net.model import BayesianModel, Tensors
 
 
@@ -54,16 +55,14 @@ class MCDropout(Training):
         require_share("rate", self.rate, "use a number between 0 and 1, such as 0.2", ends=False)
         require(isinstance(self.inputs, bool), "inputs", self.inputs, "use True or False")
 
-    def build(self, model: BayesianModel, *, n: int, steps: int) -> Dropout:
+    def build(self, model: BayesianModel[Any], *, n: int, steps: int) -> Dropout:
         return Dropout(self, model, n=n, steps=steps)
 
 
 class Dropout(Point):
     """Monte Carlo dropout bound to a model."""
 
-    settings: MCDropout
-
-    def __init__(self, settings: MCDropout, model: BayesianModel, *, n: int, steps: int) -> None:
+    def __init__(self, settings: MCDropout, model: BayesianModel[Any], *, n: int, steps: int) -> None:
         super().__init__(settings, model, n=n, steps=steps)
         self.dropped = input_axes(model, first=settings.inputs)
         if not self.dropped:
@@ -77,6 +76,7 @@ class Dropout(Point):
             kinds = "Linear, convolutional, recurrent or attention"
             fix = f"give weights of a {kinds} layer a prior, or use MAP"
             raise ParameterError("has nothing to drop", argument="algorithm", value=MCDropout, fix=fix)
+        self.rate = settings.rate
         self.inflation = torch.ones_like(model.he_scale())  # E z^2
         for weight in self.dropped:
             weight.slot.of(self.inflation).fill_(1 / (1 - settings.rate))
@@ -89,18 +89,13 @@ class Dropout(Point):
                 plain[weight.slot.name].register_forward_pre_hook(self._drop_input)
         self._on_weights = [weight for weight in self.dropped if weight.slot.name not in plain]
 
-    def _mask(self, generator: torch.Generator | None, *shape: int) -> Tensor:
-        kept = 1 - self.settings.rate
-        mask = torch.empty(shape, dtype=self.model.dtype, device=self.model.device)
-        return mask.bernoulli_(kept, generator=generator).div_(kept)
-
     # --- training
 
     def forward(self, parameters: Tensors, buffers: Tensors, x: Any, generator: torch.Generator) -> Tensor:
         """The output with masks of each row in plain layers, and of the batch in all others."""
         named = dict(parameters)
         for weight in self._on_weights:
-            mask = weight.on_weights(self._mask(generator, 1, weight.units))[0]
+            mask = weight.on_weights(dropout_mask(self.inflation, self.rate, generator, 1, weight.units))[0]
             named[weight.slot.name] = named[weight.slot.name] * mask
         self._generator = generator
         self._masks.clear()
@@ -117,29 +112,42 @@ class Dropout(Point):
         shape[channels], shape[0] = x.shape[channels], x.shape[0]
         key = layer, tuple(shape)
         if key not in self._masks:  # a layer that is used twice in a pass has one W
-            self._masks[key] = self._mask(self._generator, *shape)
+            self._masks[key] = dropout_mask(self.inflation, self.rate, self._generator, *shape)
         return x * self._masks[key].to(x.dtype), *others
 
-    def refresh_all(
-        self, scales: dict[str, Any], precision: Tensor, known: Known, generator: torch.Generator, sweeps: int = 1
-    ) -> None:
-        """The scales know E w^2 = M^2 E z^2, and the penalty's precision is that of it in terms of M."""
-        known = known._replace(weights=known.weights * self.inflation.sqrt())
-        super().refresh_all(scales, precision, known, generator, sweeps)
-        precision.mul_(self.inflation)
+    def refresh_scales(self, state: PointState, generator: torch.Generator) -> None:
+        """Refresh the scales, which know E w^2 = M^2 E z^2, and the penalty's precision, in terms of M."""
+        known = Known(state.mean * self.inflation.sqrt())
+        self.scales.refresh(state.scales, state.precision, known, generator)
+        state.precision.mul_(self.inflation)
 
-    # --- what the state says
+    def source(self, state: PointState) -> DroppedWeights:
+        return DroppedWeights(self.model, state, self.dropped, self.rate)
 
-    def draws(
-        self, state: PointState, n: int, generator: torch.Generator | None = None, at_once: int | None = None
-    ) -> Iterator[Draws]:
-        size = n if at_once is None else at_once
+
+class DroppedWeights(PointDraw):
+    """Networks of which each has inputs of layers dropped, the same for all rows."""
+
+    def __init__(self, model: BayesianModel[Any], state: PointState, dropped: Sequence[InputAxis], rate: float) -> None:
+        super().__init__(model, state)
+        self.dropped, self.rate = dropped, rate
+
+    def draws(self, n: int, generator: torch.Generator | None = None, at_once: int | None = None) -> Iterator[Draws]:
+        state, size = self.state, n if at_once is None else at_once
         for start in range(0, n, size):
             count = min(size, n - start)
             weights = state.mean.repeat(count, 1)
             for weight in self.dropped:
-                weight.slot.of(weights).mul_(weight.on_weights(self._mask(generator, count, weight.units)))
+                mask = dropout_mask(weights, self.rate, generator, count, weight.units)
+                weight.slot.of(weights).mul_(weight.on_weights(mask))
             yield Draws.sharing(weights, state.fixed, state.buffers, state.noise)
 
-    def available(self, state: PointState) -> int | None:
+    @property
+    def available(self) -> int | None:
         return None
+
+
+def dropout_mask(like: Tensor, rate: float, generator: torch.Generator | None, *shape: int) -> Tensor:
+    """Draw z: zero with probability ``rate``, else 1 / (1 - rate)."""
+    mask = torch.empty(shape, dtype=like.dtype, device=like.device)
+    return mask.bernoulli_(1 - rate, generator=generator).div_(1 - rate)

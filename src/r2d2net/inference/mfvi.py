@@ -10,12 +10,12 @@ weights, so that gradients have less noise; and the parameter of s is what the d
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from r2d2net.errors import require
 from r2d2net.inference.base import require_priors
-from r2d2net.inference.cavi import CoordinateAscent
-from r2d2net.inference.variational import Variational
+from r2d2net.inference.scale_updates import CoordinateUpdate
+from r2d2net.inference.variational import MeanField, Variational
 from r2d2net.model import BayesianModel
 
 
@@ -31,6 +31,6 @@ class MFVI(Variational):
         super().__post_init__()
         require(self.variance == "free", "variance", self.variance, "mean-field inference needs 'free'")
 
-    def build(self, model: BayesianModel, *, n: int, steps: int) -> CoordinateAscent:
+    def build(self, model: BayesianModel[Any], *, n: int, steps: int) -> MeanField:
         require_priors(model, lambda prior: not prior.has_scales, "MFVI", "it has scales to learn")
-        return CoordinateAscent(self, model, n=n, steps=steps)
+        return MeanField(self, model, CoordinateUpdate(self.compile), n=n, steps=steps)

@@ -11,16 +11,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
 
 from r2d2net.inference.adam import Moments, Step, adam_step, no_moments, proximal_step
-from r2d2net.inference.base import Batch, Draws, Info, require_priors
-from r2d2net.inference.descent import Descent, Known, Training, clip_gradients, flat, gradients_of, leaves_of
+from r2d2net.inference.base import Batch, Draws, DrawSource, Info, Trainer, require_priors
+from r2d2net.inference.descent import Descent, Training, clip_gradients, flat, gradients_of, leaves_of
+from r2d2net.inference.scale_updates import CoordinateUpdate, Known, ScaleSweeps
 from r2d2net.likelihoods.base import Noise, Unit
-from r2d2net.model import AnyPrior, BayesianModel, Tensors
+from r2d2net.model import BayesianModel, Tensors
 
 
 class PointState(NamedTuple):
@@ -36,45 +37,74 @@ class PointState(NamedTuple):
     buffers: Tensors
 
 
-class Point(Descent):
-    """Training to one point, bound to a model."""
+class Loss(Protocol):
+    """What a step minimises, the prior apart."""
 
-    def __init__(self, settings: Training, model: BayesianModel, *, n: int, steps: int) -> None:
-        super().__init__(settings, model, n=n, steps=steps)
+    def __call__(self, output: Tensor, y: Tensor, noise: Noise, t: int) -> Tensor:
+        """Return the mean loss of a batch at step t."""
+
+
+class Point(Trainer[PointState]):
+    """Training to one point, bound to a model.
+
+    Args:
+        settings: The algorithm's settings.
+        model: The model.
+        loss: What a step minimises, the prior apart; by default the negative log likelihood of a row.
+        default_lr: Largest step size where the user gives none; by default that of `Training`.
+        n: Number of training rows.
+        steps: Number of steps of the whole run.
+    """
+
+    def __init__(
+        self,
+        settings: Training,
+        model: BayesianModel[Any],
+        loss: Loss | None = None,
+        default_lr: float | None = None,
+        *,
+        n: int,
+        steps: int,
+    ) -> None:
+        self.settings, self.model = settings, model
+        self.loss = self.negative_log_likelihood if loss is None else loss
+        self.descent = Descent(settings, model, n=n, steps=steps, default_lr=default_lr)
         name = type(settings).__name__
         require_priors(model, lambda prior: prior.has_finite_mode, name, "its density has no finite mode")
+        self.scales = ScaleSweeps(model, CoordinateUpdate())
 
     def init(self, y: Tensor, generator: torch.Generator, unit: Unit | None = None) -> PointState:
-        mean, fixed = self.start_weights(generator)
+        mean, fixed = self.descent.start_weights(generator)
         state = PointState(
             step=torch.zeros((), dtype=torch.int64),
             mean=mean,
             fixed=fixed,
             precision=torch.ones_like(mean),
             moments={"mean": no_moments(mean), "fixed": no_moments(fixed)},
-            scales=self.start_scales(generator),
+            scales=self.scales.start(generator),
             noise=self.model.likelihood.init(y, unit),
             buffers=self.model.buffers(),
         )
-        self.refresh_all(state.scales, state.precision, Known(mean), generator)
+        self.refresh_scales(state, generator)
         return state
 
     def step(self, state: PointState, batch: Batch, generator: torch.Generator) -> tuple[PointState, Info]:
         t = int(state.step) + 1
         x, y = batch
-        lr, temperature = self.learning_rate(t), self.settings.temperature
+        lr, temperature = self.descent.learning_rate(t), self.settings.temperature
         output, (g_mean, g_fixed, nll) = self._gradients(state, x, y, generator, t)
-        noise = self.model.likelihood.observe(output, y, state.noise, self.noise_rate(len(y), t))
+        noise = self.model.likelihood.observe(output, y, state.noise, self.descent.noise_rate(len(y), t))
         if self.settings.clip is not None:
             clip_gradients([g_mean, g_fixed], self.settings.clip)
         vectors = state.mean, state.precision, g_mean, *state.moments["mean"]
-        for mean, precision, g, *moments, unit in zip(*map(self.pieces.of, vectors), self.pieces.units, strict=True):
+        blocks = self.descent.blocks
+        for mean, precision, g, *moments, unit in zip(*map(blocks.of, vectors), blocks.units, strict=True):
             size = Step.at(t, lr * unit)
             adam_step(mean, g, Moments(*moments), size)
-            proximal_step(mean, Moments(*moments), size, precision, temperature / self.n)
-        self.step_fixed(state.fixed, g_fixed, state.moments["fixed"], t, lr)
+            proximal_step(mean, Moments(*moments), size, precision, temperature / self.descent.n)
+        self.descent.step_fixed(state.fixed, g_fixed, state.moments["fixed"], t, lr)
         if t % self.settings.sweep_every == 0 and bool(torch.isfinite(state.mean).all()):
-            self.refresh_all(state.scales, state.precision, Known(state.mean), generator)
+            self.refresh_scales(state, generator)
         return state._replace(step=state.step + 1, noise=noise), Info(nll, lr, temperature)
 
     @torch.enable_grad()
@@ -85,7 +115,7 @@ class Point(Descent):
         model = self.model
         groups = leaves_of(model.bayesian, state.mean), leaves_of(model.fixed, state.fixed)
         names = [slot.name for slot in (*model.bayesian, *model.fixed)]
-        with self.autocast():
+        with self.descent.autocast():
             output = self.forward(dict(zip(names, chain(*groups), strict=True)), state.buffers, x, generator)
         output = output.to(state.mean.dtype)
         loss = self.loss(output, y, state.noise, t)
@@ -97,25 +127,31 @@ class Point(Descent):
         self.model.net.train()
         return self.model.call(self.model.net, {**parameters, **buffers}, x)
 
-    def loss(self, output: Tensor, y: Tensor, noise: Noise, t: int) -> Tensor:
-        """What a step minimises, the prior apart: by default the negative log likelihood of a row."""
+    def negative_log_likelihood(self, output: Tensor, y: Tensor, noise: Noise, t: int) -> Tensor:
+        """Return the mean negative log likelihood of a row."""
         return -self.model.likelihood.log_prob(output, y, noise).mean()
 
-    def refresh(self, prior: AnyPrior, scales: Any, precision: Tensor, known: Known, generator: torch.Generator) -> Any:
-        return prior.cavi_(known.weights.square(), scales, precision)
+    def refresh_scales(self, state: PointState, generator: torch.Generator) -> None:
+        """Refresh the scales and the precision at the present weights, in place."""
+        self.scales.refresh(state.scales, state.precision, Known(state.mean), generator)
 
-    # --- what the state says
+    def source(self, state: PointState) -> DrawSource[PointState]:
+        return PointDraw(self.model, state)
 
-    def draws(
-        self, state: PointState, n: int, generator: torch.Generator | None = None, at_once: int | None = None
-    ) -> Iterator[Draws]:
-        size = n if at_once is None else at_once
+
+class PointDraw(DrawSource[PointState]):
+    """One network, which is every draw."""
+
+    def draws(self, n: int, generator: torch.Generator | None = None, at_once: int | None = None) -> Iterator[Draws]:
+        state, size = self.state, n if at_once is None else at_once
         for start in range(0, n, size):
             weights = state.mean.expand(min(size, n - start), -1)
             yield Draws.sharing(weights, state.fixed, state.buffers, state.noise)
 
-    def center(self, state: PointState) -> Draws:
+    def center(self) -> Draws:
+        state = self.state
         return Draws.sharing(state.mean[None], state.fixed, state.buffers, state.noise)
 
-    def available(self, state: PointState) -> int | None:
+    @property
+    def available(self) -> int | None:
         return 1

@@ -21,14 +21,16 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
 from r2d2net.errors import require
-from r2d2net.inference.svi import PlainVariational
-from r2d2net.inference.variational import Variational
+from r2d2net.inference.mean_field_draws import Family, NormalNoise
+from r2d2net.inference.scale_updates import CoordinateUpdate
+from r2d2net.inference.svi import LOG, RHO_SHARE
+from r2d2net.inference.variational import MeanField, Variational
 from r2d2net.model import BayesianModel
 
 EULER = 0.5772156649015329
@@ -50,16 +52,16 @@ class Radial(Variational):
         fix = "radial noise is drawn for weights: use 'weights'"
         require(self.estimator == "weights", "estimator", self.estimator, fix)
 
-    def build(self, model: BayesianModel, *, n: int, steps: int) -> RadialVariational:
-        return RadialVariational(self, model, n=n, steps=steps)
+    def build(self, model: BayesianModel[Any], *, n: int, steps: int) -> MeanField:
+        family = Family(LOG, RadialNoise())
+        return MeanField(self, model, CoordinateUpdate(self.compile), family, RHO_SHARE, n=n, steps=steps)
 
 
-class RadialVariational(PlainVariational):
-    """Radial posteriors bound to a model."""
+class RadialNoise:
+    """Noise in a random direction in each parameter tensor: sqrt(D) r e / |e|, of variance 1 in every entry."""
 
-    def unit_noise(self, generator: torch.Generator | None, *draws: int) -> Tensor:
-        """(w - mu) / d: sqrt(D) r e / |e| in each parameter tensor, (*draws, weights)."""
-        noise, slots = super().unit_noise(generator, *draws), self.model.bayesian
+    def draw(self, model: BayesianModel[Any], generator: torch.Generator | None, *draws: int) -> Tensor:
+        noise, slots = NormalNoise().draw(model, generator, *draws), model.bayesian
         radius = torch.empty(*draws, len(slots), dtype=noise.dtype, device=noise.device).normal_(generator=generator)
         for k, slot in enumerate(slots):
             part = noise[..., slot.start : slot.stop]
@@ -68,8 +70,8 @@ class RadialVariational(PlainVariational):
             part.mul_(radius[..., k : k + 1].div(norm).mul_(math.sqrt(slot.stop - slot.start)))
         return noise
 
-    def entropy(self, deviation: Tensor) -> Tensor:
-        return sum(_entropy(slot.stop - slot.start) for slot in self.model.bayesian) + torch.log(deviation).sum()
+    def entropy(self, model: BayesianModel[Any], deviation: Tensor) -> Tensor:
+        return sum(_entropy(slot.stop - slot.start) for slot in model.bayesian) + torch.log(deviation).sum()
 
 
 def _entropy(size: int) -> float:

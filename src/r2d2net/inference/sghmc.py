@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -45,7 +46,7 @@ class SGHMC(Sampling):
         fits = isinstance(self.friction, (int, float)) and 0 < self.friction <= 1
         require(fits, "friction", self.friction, "use a share above 0, up to 1")
 
-    def build(self, model: BayesianModel, *, n: int, steps: int) -> Langevin:
+    def build(self, model: BayesianModel[Any], *, n: int, steps: int) -> Langevin:
         """Bind to a model, the number of training rows and of steps."""
         kernel = Underdamped(self.friction)
         return Langevin(self, model, kernel, kernel, Underdamped.coefficients, n=n, steps=steps)

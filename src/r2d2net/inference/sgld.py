@@ -15,6 +15,7 @@ The burn-in takes the steps of SGHMC, whose momentum gets there sooner; no draw 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -30,7 +31,7 @@ FRICTION = 0.1  # of the burn-in
 class SGLD(Sampling):
     """Stochastic gradient Langevin dynamics; the arguments are those of `Sampling`."""
 
-    def build(self, model: BayesianModel, *, n: int, steps: int) -> Langevin:
+    def build(self, model: BayesianModel[Any], *, n: int, steps: int) -> Langevin:
         """Bind to a model, the number of training rows and of steps."""
         exploring, names = Underdamped(FRICTION), Underdamped.coefficients
         return Langevin(self, model, exploring, Overdamped(), names, n=n, steps=steps)

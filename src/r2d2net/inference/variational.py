@@ -21,7 +21,6 @@ are refreshed and with them c.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
@@ -30,12 +29,10 @@ import torch
 from torch import Tensor
 
 from r2d2net.errors import require, require_whole
-from r2d2net.inference.adam import Moments, Step, no_moments
-from r2d2net.inference.base import Batch, Draws, Info
+from r2d2net.inference.adam import Step, no_moments
+from r2d2net.inference.base import Batch, Info, Trainer
 from r2d2net.inference.descent import (
-    START_SWEEPS,
     Descent,
-    Known,
     Training,
     clip_gradients,
     flat,
@@ -44,11 +41,13 @@ from r2d2net.inference.descent import (
     require_one_of,
     require_positive,
 )
-from r2d2net.inference.deviations import FREE, SCALED, Form, Piece, draw_by, in_log_scale, update_by_numbers
+from r2d2net.inference.deviations import FREE, SCALED, Piece, draw_by, in_log_scale, update_by_numbers
 from r2d2net.inference.local_reparametrization import LocalReparametrization, is_cheap_for
+from r2d2net.inference.mean_field_draws import Family, MeanFieldDraws, VariationalState
+from r2d2net.inference.scale_updates import START_SWEEPS, Known, ScaleSweeps, ScaleUpdate
 from r2d2net.inference.vector_blocks import Whole
 from r2d2net.likelihoods.base import Noise, Unit
-from r2d2net.model import BayesianModel, Tensors
+from r2d2net.model import BayesianModel
 from r2d2net.priors.cache_blocks import fused
 
 WARM_UP_SHARE = 0.6
@@ -82,20 +81,6 @@ class Gradients(NamedTuple):
     def tensors(self) -> list[Tensor]:
         """All of them."""
         return [*self.mean, *self.rho, self.fixed, self.nll]
-
-
-class VariationalState(NamedTuple):
-    """All that changes in training."""
-
-    step: Tensor  # number of steps taken, an int64 scalar on the CPU
-    mean: Tensor  # (weights,)
-    rho: Tensor  # (weights,)
-    fixed: Tensor  # deterministic parameters
-    precision: Tensor  # 1 / v, (weights,)
-    moments: dict[str, Moments]
-    scales: dict[str, Any]  # parameter name -> the prior's scales
-    noise: Noise
-    buffers: Tensors
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -138,19 +123,35 @@ class Variational(Training):
             require(0 <= self.warm_up <= 1, "warm_up", self.warm_up, "use a share between 0 and 1")
 
 
-class MeanField(Descent):
-    """Mean-field inference bound to a model; subclasses say how scales are refreshed."""
+class MeanField(Trainer[VariationalState]):
+    """Mean-field inference bound to a model.
 
-    settings: Variational
-    rho_share = RHO_SHARE  # where the user gives no lr_rho
-    sweep_draws = True  # whether a refresh of the scales needs a draw of the weights
-    own_form: Form | None = None  # where it is not for the settings to choose
+    Args:
+        settings: The algorithm's settings.
+        model: The model.
+        update: How the scales of the priors are refreshed.
+        family: The family of q(w); by default normal, with the deviations that the settings name.
+        rho_share: Step size of rho as a share of that of the means, where the user gives no ``lr_rho``.
+        n: Number of training rows.
+        steps: Number of steps of the whole run.
+    """
 
-    def __init__(self, settings: Variational, model: BayesianModel, *, n: int, steps: int) -> None:
-        super().__init__(settings, model, n=n, steps=steps)
-        self.form = self.own_form or {"free": FREE, "scaled": SCALED}[settings.variance]
-        if settings.compile:
-            self.pieces = Whole(self.step_unit())
+    def __init__(
+        self,
+        settings: Variational,
+        model: BayesianModel[Any],
+        update: ScaleUpdate,
+        family: Family | None = None,
+        rho_share: float = RHO_SHARE,
+        *,
+        n: int,
+        steps: int,
+    ) -> None:
+        self.settings, self.model, self.rho_share = settings, model, rho_share
+        self.descent = Descent(settings, model, n=n, steps=steps)
+        self.scales = ScaleSweeps(model, update)
+        self.family = Family({"free": FREE, "scaled": SCALED}[settings.variance]) if family is None else family
+        self.blocks = Whole(self.descent.step_unit()) if settings.compile else self.descent.blocks
         local = is_cheap_for(model) if settings.estimator is None else settings.estimator == "local"
         self.local = LocalReparametrization(model) if local else None
         self.warm_up = settings.warm_up
@@ -163,8 +164,8 @@ class MeanField(Descent):
     def init(self, y: Tensor, generator: torch.Generator, unit: Unit | None = None) -> VariationalState:
         """The state before the first step; ``y`` are the training targets, standardised by ``unit``."""
         model = self.model
-        mean, fixed = self.start_weights(generator)
-        scales = self.start_scales(generator)  # first, as it needs much room
+        mean, fixed = self.descent.start_weights(generator)
+        scales = self.scales.start(generator)  # first, as it needs much room
         state = VariationalState(
             step=torch.zeros((), dtype=torch.int64),
             mean=mean,
@@ -177,18 +178,18 @@ class MeanField(Descent):
             buffers=model.buffers(),
         )
         start = model.he_scale().mul_(self.settings.initial_scale)
-        second = None if self.sweep_draws else start.square().addcmul_(mean, mean)
-        self.refresh_all(state.scales, state.precision, Known(mean, second), generator, START_SWEEPS)
+        second = None if self.scales.update.needs_draw else start.square().addcmul_(mean, mean)
+        self.scales.refresh(state.scales, state.precision, Known(mean, second), generator, START_SWEEPS)
         del second
-        for rho, *some in zip(*map(self.pieces.of, (state.rho, start, state.precision)), strict=True):
-            rho.copy_(self.form.start(*some))
+        for rho, *some in zip(*map(self.blocks.of, (state.rho, start, state.precision)), strict=True):
+            rho.copy_(self.family.form.start(*some))
         return state
 
     # --- one step
 
     def step(self, state: VariationalState, batch: Batch, generator: torch.Generator) -> tuple[VariationalState, Info]:
         t = int(state.step) + 1
-        lr, beta = self.learning_rate(t), self.temperature(t) / self.n
+        lr, beta = self.descent.learning_rate(t), self.temperature(t) / self.descent.n
         drawn, noise, nll = self._descend(state, batch, generator, t, lr, beta)
         state = state._replace(step=state.step + 1, noise=noise)
         info = Info(nll, lr, self.temperature(t))
@@ -200,20 +201,28 @@ class MeanField(Descent):
 
     def sweep(self, state: VariationalState, drawn: Tensor | None, generator: torch.Generator) -> None:
         """Refresh the scales by what q says of the weights now, or by the step's draw of them."""
-        if self.sweep_draws:
+        if self.scales.update.needs_draw:
             known = Known(self.draw(state, generator)[0] if drawn is None else drawn)
         else:
-            known = Known(state.mean, self.second_moment(state))
-        self.refresh_all(state.scales, state.precision, known, generator)
+            known = Known(state.mean, self.family.second_moment(state, self.blocks))
+        self.scales.refresh(state.scales, state.precision, known, generator)
 
     def draw(self, state: VariationalState, generator: torch.Generator) -> tuple[Tensor, Tensor | None]:
         """A draw of all weights, and their deviations unless there are very many of them."""
-        cut, weights = self.pieces, self.unit_noise(generator)
+        cut, weights = self.blocks, self.family.noise.draw(self.model, generator)
         scale = torch.empty_like(weights) if self.model.size <= LARGE else None
         rooms = map(torch.empty_like, cut.of(weights)) if scale is None else cut.of(scale)
         for some in zip(rooms, *map(cut.of, (weights, state.mean, state.rho, state.precision)), strict=True):
-            self.compiled(draw_by)(self.form, *some)
+            self.compiled(draw_by)(self.family.form, *some)
         return weights, scale
+
+    def _draw_or_deviation(
+        self, state: VariationalState, generator: torch.Generator
+    ) -> tuple[Tensor | None, Tensor | None]:
+        """Return a draw of all weights and their deviations; the latter alone where activations are to be drawn."""
+        if self.local is not None:
+            return None, self.family.deviation(state, self.blocks)
+        return self.draw(state, generator)
 
     def _descend(
         self, state: VariationalState, batch: Batch, generator: torch.Generator, t: int, lr: float, beta: float
@@ -222,9 +231,9 @@ class MeanField(Descent):
         settings, likelihood = self.settings, self.model.likelihood
         x, y = batch
         noise = state.noise
-        keep = self.sweep_draws and t % settings.sweep_every == 0
-        drawn, scale = (None, self.deviation(state)) if self.local is not None else self.draw(state, generator)
-        rate = self.noise_rate(len(y), t) / settings.draws
+        keep = self.scales.update.needs_draw and t % settings.sweep_every == 0
+        drawn, scale = self._draw_or_deviation(state, generator)
+        rate = self.descent.noise_rate(len(y), t) / settings.draws
         output, gradients = self._gradients(state, drawn, scale, x, y, generator, keep=keep)
         noise = likelihood.observe(output, y, noise, rate)  # at once: the output may be a view of the draw
         if settings.draws > 1 or settings.clip is not None:
@@ -239,21 +248,21 @@ class MeanField(Descent):
         if settings.clip is not None:
             clip_gradients([*gradients.mean, *gradients.rho, gradients.fixed], settings.clip)
         moments = state.moments
-        scales = self.deviations(state) if scale is None else self.pieces.of(scale)
+        scales = self.family.deviations(state, self.blocks) if scale is None else self.blocks.of(scale)
         vectors = state.mean, state.rho, state.precision, *moments["mean"], *moments["rho"]
-        lists = scales, *map(self.pieces.of, vectors), gradients.mean, gradients.rho, self.pieces.units
+        lists = scales, *map(self.blocks.of, vectors), gradients.mean, gradients.rho, self.blocks.units
         for *piece, unit in zip(*lists, strict=True):
             self._update(Piece(*piece), unit, t, lr, beta)
-        self.step_fixed(state.fixed, gradients.fixed, moments["fixed"], t, lr)
+        self.descent.step_fixed(state.fixed, gradients.fixed, moments["fixed"], t, lr)
         return drawn if keep else None, noise, gradients.nll
 
     def _update(self, piece: Piece, unit: float | Tensor, t: int, lr: float, beta: float) -> None:
         rho_step = Step.at(t, self.rho_rate(lr))
         if isinstance(unit, Tensor):
             numbers = torch.tensor([*Step.at(t, lr), *rho_step, beta], dtype=unit.dtype, device=unit.device)
-            fused(update_by_numbers)(self.form, piece, unit, numbers)
+            fused(update_by_numbers)(self.family.form, piece, unit, numbers)
         else:
-            self.form.update(piece, Step.at(t, lr * unit), rho_step, beta)
+            self.family.form.update(piece, Step.at(t, lr * unit), rho_step, beta)
 
     def _gradients(
         self,
@@ -268,7 +277,7 @@ class MeanField(Descent):
     ) -> tuple[Tensor, Gradients]:
         """The output and the loss's gradients at a draw of the weights, which they overwrite unless it is to be kept,
         or, where there is none, at one of the activations."""
-        cut = self.pieces
+        cut = self.blocks
         in_log: Iterator[Tensor]
         if drawn is None:
             assert scale is not None
@@ -290,7 +299,7 @@ class MeanField(Descent):
         model = self.model
         leaves = [leaves_of(model.bayesian, vector) for vector in vectors]
         fixed = leaves_of(model.fixed, state.fixed)
-        with self.autocast():
+        with self.descent.autocast():
             if len(leaves) == 1:
                 names = [slot.name for slot in (*model.bayesian, *model.fixed)]
                 model.net.train()
@@ -310,71 +319,13 @@ class MeanField(Descent):
     def rho_rate(self, lr: float) -> float:
         """Step size of rho where that of the means is ``lr``."""
         settings = self.settings
-        return lr * (self.rho_share if settings.lr_rho is None else settings.lr_rho / self.largest_step)
+        return lr * (self.rho_share if settings.lr_rho is None else settings.lr_rho / self.descent.largest_step)
 
     def temperature(self, t: int) -> float:
         """Weight of the KL at step t."""
         assert self.warm_up is not None
-        rising = min(1.0, t / (self.warm_up * self.steps)) if self.warm_up > 0 else 1.0
+        rising = min(1.0, t / (self.warm_up * self.descent.steps)) if self.warm_up > 0 else 1.0
         return self.settings.temperature * rising
 
-    # --- what the state says
-
-    def deviation(self, state: VariationalState) -> Tensor:
-        """s_j, the standard deviation of each weight under q."""
-        scale = torch.empty_like(state.rho)
-        for some in zip(*map(self.pieces.of, (scale, state.rho, state.precision)), strict=True):
-            self.form.deviation(*some)
-        return scale
-
-    def second_moment(self, state: VariationalState) -> Tensor:
-        """E w^2 under q."""
-        moment = torch.empty_like(state.rho)
-        vectors = moment, state.rho, state.precision, state.mean
-        for room, rho, precision, mean in zip(*map(self.pieces.of, vectors), strict=True):
-            self.form.deviation(room, rho, precision).square_().addcmul_(mean, mean)
-        return moment
-
-    def deviations(self, state: VariationalState) -> Iterator[Tensor]:
-        """The same, piece by piece."""
-        for rho, precision in zip(*map(self.pieces.of, (state.rho, state.precision)), strict=True):
-            yield self.form.deviation(torch.empty_like(rho), rho, precision)
-
-    def draws(
-        self,
-        state: VariationalState,
-        n: int,
-        generator: torch.Generator | None = None,
-        at_once: int | None = None,
-    ) -> Iterator[Draws]:
-        deviation = self.deviation(state)
-        for start in range(0, n, n if at_once is None else at_once):
-            count = min(n - start, n if at_once is None else at_once)
-            weights = self.unit_noise(generator, count).mul_(deviation).add_(state.mean)
-            yield Draws.sharing(weights, state.fixed, state.buffers, state.noise)
-
-    def unit_noise(self, generator: torch.Generator | None, *draws: int) -> Tensor:
-        """(w - mu) / s under q, of mean 0 and variance 1: standard normal, (*draws, weights)."""
-        model = self.model
-        return torch.empty(*draws, model.size, dtype=model.dtype, device=model.device).normal_(generator=generator)
-
-    def center(self, state: VariationalState) -> Draws:
-        return Draws.sharing(state.mean[None], state.fixed, state.buffers, state.noise)
-
-    def kl(self, state: VariationalState) -> Tensor:
-        """KL(q(w) q(scales) || p(w, scales)) in nats, over all weights and scale variables.
-
-        q(scales) is the coordinate-ascent factor at the present q(w), so -nll N - kl is a true lower bound of the
-        evidence in every mode.
-        """
-        total = -self.entropy(self.deviation(state))
-        moment = self.second_moment(state)
-        for slot in self.model.bayesian:
-            assert slot.prior is not None
-            second = slot.of(moment)
-            total = total - slot.prior.cavi(second, state.scales[slot.name]).bound(second)
-        return total
-
-    def entropy(self, deviation: Tensor) -> Tensor:
-        """Entropy of q(w) in nats."""
-        return 0.5 * (math.log(2 * math.pi) + 1) * deviation.numel() + torch.log(deviation).sum()
+    def source(self, state: VariationalState) -> MeanFieldDraws:
+        return MeanFieldDraws(self.model, state, self.family, self.blocks)

@@ -1,7 +1,7 @@
-"""Flat vectors in pieces that stay in a core's cache while a step's thirty elementwise operations pass over them.
+"""Flat vectors in blocks that stay in a core's cache while a step's thirty elementwise operations pass over them.
 
 Over whole vectors each operation would fetch every number from memory again. On other devices than the CPU there is one
-piece: there the launch of an operation costs more than its memory.
+block: there the launch of an operation costs more than its memory.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from r2d2net.model import Slot
 from r2d2net.priors.cache_blocks import piece_size
 
 
-class Pieces:
+class Blocks:
     """How a flat vector of the slots' parameters is cut.
 
     Args:
         slots: The parameters.
-        unit: A number for each entry, which is constant within a slot, and within a piece then.
+        unit: A number for each entry, which is constant within a slot, and so within a block.
     """
 
     def __init__(self, slots: Sequence[Slot], unit: Tensor) -> None:
@@ -33,11 +33,11 @@ class Pieces:
         self.units: list[float] | list[Tensor] = [constants[cut.first] for cut in self.cuts]
 
     def of(self, vector: Tensor) -> tuple[Tensor, ...]:
-        """Views of the pieces."""
+        """Return views of the vector's blocks."""
         return vector.split(self.sizes) if self.sizes else ()
 
     def gathered(self, parts: Sequence[Tensor]) -> list[Tensor]:
-        """The pieces of the vector that the slots' tensors make up, without writing it out."""
+        """Return the blocks of the vector that the slots' tensors make up, without writing it out."""
         flat = [part.reshape(-1).contiguous() for part in parts]  # fused kernels do not look at strides
         return [
             torch.cat(flat[cut.first : cut.last])
@@ -47,8 +47,8 @@ class Pieces:
         ]
 
 
-class Whole(Pieces):
-    """One piece, for compiled code, which passes over it once: as views of many forms it would be compiled for each."""
+class Whole(Blocks):
+    """One block, for compiled code, which passes over it once: as views of many forms it would be compiled for each."""
 
     def __init__(self, unit: Tensor) -> None:
         self.units = [unit]
@@ -61,7 +61,7 @@ class Whole(Pieces):
 
 
 class Cut(NamedTuple):
-    """One piece: some whole slots, or ``size`` entries of a single one from ``start`` on."""
+    """One block: some whole slots, or ``size`` entries of a single one from ``start`` on."""
 
     first: int
     last: int  # the slot after the last one
@@ -70,7 +70,7 @@ class Cut(NamedTuple):
 
 
 def _cut(lengths: Sequence[int], units: Sequence[float], small: int) -> list[Cut]:
-    """Small neighbours of the same unit share a piece, large slots are cut by themselves.
+    """Small neighbours of the same unit share a block, large slots are cut by themselves.
 
     >>> [cut.size for cut in _cut([3, 4, 0, 25, 0, 2, 2], [1, 1, 1, 1, 1, 1, 2], 10)]
     [7, 10, 10, 5, 2, 2]

@@ -8,13 +8,13 @@ its state: `init` makes them, `observe` updates them by a batch or `gibbs` draws
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import NamedTuple
+from typing import Generic, NamedTuple
 
 import torch
 from torch import Tensor
 
 from r2d2net.errors import Argument, DataError, Shown, Text, Value
-from r2d2net.prediction import Prediction
+from r2d2net.prediction import PredictionT
 
 Noise = dict[str, Tensor]
 """Learnt parameters of a likelihood by name, such as {"variance": (outputs,)}; empty where it has none."""
@@ -32,7 +32,7 @@ class Unit(NamedTuple):
     scale: Tensor
 
 
-class Likelihood(ABC):
+class Likelihood(ABC, Generic[PredictionT]):
     """p(y | network output)."""
 
     standardizes: bool = False  # whether `fit` gives the network targets of mean 0 and variance 1
@@ -150,7 +150,7 @@ class Likelihood(ABC):
         """
 
     @abstractmethod
-    def predict(self, outputs: Tensor, noise: Noise, unit: Unit) -> Prediction:
+    def predict(self, outputs: Tensor, noise: Noise, unit: Unit) -> PredictionT:
         """Build the predictive distribution in the user's units.
 
         Args:

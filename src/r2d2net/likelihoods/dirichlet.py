@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -45,7 +45,7 @@ class Dirichlet(Categorical):
         return DirichletClassification(self.concentration(outputs))
 
     @classmethod
-    def in_place_of(cls, likelihood: Likelihood, method: str, *, link: Link, base: float) -> Dirichlet:
+    def in_place_of(cls, likelihood: Likelihood[Any], method: str, *, link: Link, base: float) -> Dirichlet:
         """Build the Dirichlet likelihood of a method for a categorical model; refuse other models."""
         if type(likelihood) is not Categorical:
             name = type(likelihood).__name__

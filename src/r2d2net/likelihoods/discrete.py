@@ -14,7 +14,7 @@ from r2d2net.prediction import Classification, Counts
 
 
 @dataclass(frozen=True)
-class Categorical(Likelihood):
+class Categorical(Likelihood[Classification]):
     """y is one of the classes 0, 1, ..., K-1; the network gives K logits."""
 
     has_classes = True
@@ -42,7 +42,7 @@ class Categorical(Likelihood):
 
 
 @dataclass(frozen=True)
-class Bernoulli(Likelihood):
+class Bernoulli(Likelihood[Classification]):
     """y is 0 or 1; the network gives one logit, that of 1."""
 
     has_classes = True
@@ -66,7 +66,7 @@ class Bernoulli(Likelihood):
 
 
 @dataclass(frozen=True)
-class Poisson(Likelihood):
+class Poisson(Likelihood[Counts]):
     """y is a count; the network gives the log rate."""
 
     def target(self, y: Tensor) -> Tensor:

@@ -22,7 +22,7 @@ LEAST_VARIANCE = 1e-6  # of standardised targets
 
 
 @dataclass(frozen=True)
-class Gaussian(Likelihood):
+class Gaussian(Likelihood[Regression]):
     """Normal noise with one variance for each output.
 
     Args:
@@ -95,7 +95,7 @@ class Gaussian(Likelihood):
 
 
 @dataclass(frozen=True)
-class Heteroscedastic(Likelihood):
+class Heteroscedastic(Likelihood[Regression]):
     """Normal noise whose log variance is the second half of the network's outputs."""
 
     standardizes = True

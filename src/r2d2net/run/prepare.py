@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 from dataclasses import dataclass
 from typing import Any
@@ -26,7 +27,6 @@ from r2d2net.run.batches import (
     take,
 )
 from r2d2net.run.global_generator import lent_generator
-from r2d2net.run.resume import data_digest
 from r2d2net.units import Units, measure_units, no_units
 
 
@@ -43,7 +43,7 @@ class Prepared:
 
 
 def prepare(
-    model: BayesianModel,
+    model: BayesianModel[Any],
     data: Any,
     batch_size: int | None,
     seed: int,
@@ -92,7 +92,7 @@ def prepare(
 
 
 def _prepare_stream(
-    model: BayesianModel,
+    model: BayesianModel[Any],
     data: Any,
     batch_size: int | None,
     seed: int,
@@ -140,7 +140,7 @@ def _prepare_stream(
     return Prepared(batches(checked, joins), y, no_units(like), held, first[1].dim() == 1, data_digest(held))
 
 
-def needs_rows(model: BayesianModel, x: Any) -> bool:
+def needs_rows(model: BayesianModel[Any], x: Any) -> bool:
     """Whether the network cannot be trained by one row, which ``x`` is: BatchNorm finds no variance in it."""
     if not any(isinstance(module, nn.modules.batchnorm._BatchNorm) for module in model.net.modules()):
         return False
@@ -170,7 +170,7 @@ def _own_copy(held: Batch) -> Batch:
     return (tuple(part.clone() for part in x) if isinstance(x, tuple) else x.clone()), y.clone()
 
 
-def _target(model: BayesianModel, y: Tensor) -> Tensor:
+def _target(model: BayesianModel[Any], y: Tensor) -> Tensor:
     """Targets as the likelihood reads them, floating ones in the model's dtype."""
     target = model.likelihood.target(y)
     if model.likelihood.standardizes and len(target):
@@ -182,7 +182,7 @@ def _target(model: BayesianModel, y: Tensor) -> Tensor:
     return target.to(model.dtype) if target.is_floating_point() else target
 
 
-def _try_forward(model: BayesianModel, batch: Batch, y: Tensor, own: Tensor) -> int:
+def _try_forward(model: BayesianModel[Any], batch: Batch, y: Tensor, own: Tensor) -> int:
     """One forward pass before training, so that shapes are judged at once; returns the width of the output.
 
     ``y`` are the targets as the network sees them, ``own`` in the user's units.
@@ -195,3 +195,15 @@ def _try_forward(model: BayesianModel, batch: Batch, y: Tensor, own: Tensor) -> 
     model.likelihood.require_width(width, own)
     model.likelihood.log_prob(output, target[:2], model.likelihood.init(y))
     return width
+
+
+def data_digest(*parts: Any) -> str:
+    """Return a digest of tensors and tuples of tensors; None is left out."""
+    digest = hashlib.sha256()
+    for part in parts:
+        if isinstance(part, Tensor):
+            digest.update(f"{part.dtype} {tuple(part.shape)}".encode())
+            digest.update(part.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)
+        elif part is not None:
+            digest.update(data_digest(*part).encode())
+    return digest.hexdigest()

@@ -2,35 +2,19 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
-import math
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import Tensor
 
 from r2d2net import checkpoint
 from r2d2net.errors import CheckpointError
-from r2d2net.inference import Running
 from r2d2net.posterior import FILE, INTERRUPTED, Posterior, restored
 from r2d2net.specification import reading
 
-
-@dataclass
-class Progressing:
-    """Where a run stands between two batches."""
-
-    state: Any
-    epoch: int = 0
-    batch: int = 0
-    nll: float = 0.0  # sum over the batches of the epoch so far
-    history: list[dict[str, float]] = field(default_factory=list)
-    best: Any = None  # the state with the best validation score
-    best_score: float = math.inf
-    best_epoch: int = -1
+if TYPE_CHECKING:
+    from r2d2net.run.train import Plan, Progressing
 
 
 def store(folder: Path, run: Progressing, generator: torch.Generator, settings: dict[str, Any]) -> None:
@@ -59,21 +43,21 @@ def restore(folder: Path, run: Progressing, generator: torch.Generator, settings
         generator.set_state(tensors["generator"])
 
 
-def finished(folder: Path, running: Running, settings: dict[str, Any]) -> Posterior | None:
-    """The posterior of a run of these settings that came to its end in this folder."""
+def finished(folder: Path, plan: Plan) -> Posterior[Any] | None:
+    """Return the posterior of this plan, if its run came to its end in this folder."""
     if (folder / INTERRUPTED).exists() or not (folder / FILE).exists():
         return None
     with reading(folder / FILE):
         tensors, header = checkpoint.read(folder / FILE)
-        require_same(folder / FILE, header["settings"], settings)
-        return restored(running, tensors, header)
+        require_same(folder / FILE, header["settings"], plan.settings)
+        return restored(plan.read(checkpoint.part(tensors, "state/")), tensors, header)
 
 
 def require_same(path: Path, saved: Any, now: Any) -> None:
     """Raise a `CheckpointError` that names the first setting in which two runs differ."""
-    found = difference(saved, json.loads(json.dumps(now)))
-    if found is not None:
-        raise CheckpointError(f"is of another run: {found}", value=path)
+    changed = difference(saved, json.loads(json.dumps(now)))
+    if changed is not None:
+        raise CheckpointError(f"is of another run: {changed}", value=path)
 
 
 def difference(saved: Any, now: Any, name: str = "") -> str | None:
@@ -87,24 +71,12 @@ def difference(saved: Any, now: Any, name: str = "") -> str | None:
             inner = f"{name}.{key}".lstrip(".")
             if key not in saved or key not in now:
                 return f"{inner} is {'not in it' if key in now else 'in it, and not here'}"
-            found = difference(saved[key], now[key], inner)
-            if found is not None:
-                return found
+            inner_difference = difference(saved[key], now[key], inner)
+            if inner_difference is not None:
+                return inner_difference
         return None if list(saved) == list(now) else f"it has another order of {name}"
     if saved == now:
         return None
     if name in ("data", "network"):  # a digest or a long text says nothing to the reader
         return f"it has another {name}" if name == "network" else "it has other data"
     return f"it has {name}={saved!r}, here {name}={now!r}"
-
-
-def data_digest(*parts: Any) -> str:
-    """A digest of tensors and tuples of tensors."""
-    digest = hashlib.sha256()
-    for one in parts:
-        if isinstance(one, Tensor):
-            digest.update(f"{one.dtype} {tuple(one.shape)}".encode())
-            digest.update(one.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)
-        elif one is not None:
-            digest.update(data_digest(*one).encode())
-    return digest.hexdigest()

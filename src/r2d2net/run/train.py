@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import math
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
@@ -17,9 +18,9 @@ import torch
 
 from r2d2net import checkpoint
 from r2d2net.errors import DivergenceError
-from r2d2net.inference import Info, Method, Running
+from r2d2net.inference import DrawSource, Info, Method, Trainer
 from r2d2net.metrics import macro_auroc
-from r2d2net.model import BayesianModel
+from r2d2net.model import BayesianModel, Tensors
 from r2d2net.posterior import INTERRUPTED, Posterior
 from r2d2net.prediction import Classification, Prediction, Regression
 from r2d2net.run.batches import mix
@@ -27,7 +28,7 @@ from r2d2net.run.calibration import noise_factor
 from r2d2net.run.global_generator import lent_generator
 from r2d2net.run.prepare import Prepared
 from r2d2net.run.progress import progress
-from r2d2net.run.resume import Progressing, finished, restore, store
+from r2d2net.run.resume import finished, restore, store
 
 EPOCH_DRAWS = 20  # weight draws of an epoch's validation score
 LOOK_STEPS = 50  # between two looks at the KL, which costs more than a step, where epochs are short
@@ -40,7 +41,7 @@ RESTART = -(1 << 62)  # the seeds of restarts, far from the numbers of epochs an
 class Plan:
     """All that decides a run's outcome, and how often it is kept on disk."""
 
-    model: BayesianModel
+    model: BayesianModel[Any]
     method: Method
     prepared: Prepared
     settings: dict[str, Any]  # as they are saved: plain JSON
@@ -54,88 +55,125 @@ class Plan:
         seed, restart = self.settings["seed"], self.settings["restart"]
         return seed if restart == 0 else mix(seed, RESTART + restart)
 
-    def build(self) -> Running:
-        """The algorithm bound to the model and the size of its data."""
+    @cached_property
+    def trainer(self) -> Trainer[Any]:
+        """The algorithm bound to the model and the size of its data, built once in a process."""
+        return self.build()
+
+    def build(self) -> Trainer[Any]:
+        """Bind the algorithm to the model and the size of its data; what does not go together is refused."""
         return self.method.build(self.model, **self._sizes())
 
-    def reader(self) -> Running:
-        """What reads the finished run."""
-        return self.method.reader(self.model, **self._sizes())
+    def read(self, saved: Tensors) -> DrawSource[Any]:
+        """Return what a finished run of this plan left, from the tensors of a file."""
+        return self.method.read(saved, self.model, **self._sizes())
 
     def _sizes(self) -> dict[str, Any]:
         batches, epochs = self.prepared.batches, self.settings["epochs"]
         return {"n": batches.n, "steps": epochs * batches.per_epoch()}
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != "trainer"}
 
-def train(plan: Plan, folder: Path | None, *, resume: bool, verbose: bool) -> Posterior:
-    """Run a plan to its end; with ``resume`` from where the folder says it stands."""
-    running, prepared, settings = plan.build(), plan.prepared, plan.settings
+
+@dataclass
+class Progressing:
+    """Where a run stands between two batches."""
+
+    state: Any
+    epoch: int = 0
+    batch: int = 0
+    nll: float = 0.0  # sum over the batches of the epoch so far
+    history: list[dict[str, float]] = field(default_factory=list)
+    best: Any = None  # the state with the best validation score
+    best_score: float = math.inf
+    best_epoch: int = -1
+
+
+def train(plan: Plan, folder: Path | None, *, resume: bool, verbose: bool) -> Posterior[Any]:
+    """Run a plan to its end.
+
+    Args:
+        plan: The run.
+        folder: Where its checkpoints and its posterior are kept; None keeps none.
+        resume: Whether to go on from where the folder says the run stands.
+        verbose: Whether to show progress on a terminal.
+
+    Returns:
+        The posterior.
+    """
+    trainer, prepared, settings = plan.trainer, plan.prepared, plan.settings
     if folder is not None and resume:
-        done = finished(folder, plan.reader(), settings)
+        done = finished(folder, plan)
         if done is not None:
             return done
     generator = torch.Generator(plan.model.device).manual_seed(mix(plan.seed, -1))
-    run = Progressing(running.init(prepared.y, generator, prepared.units.y))
+    run = Progressing(trainer.init(prepared.y, generator, prepared.units.y))
     if folder is not None:
         if resume and (folder / INTERRUPTED).exists():
             restore(folder, run, generator, settings)
         else:
             store(folder, run, generator, settings)
         checkpoint.remove_partial(folder)
-    _loop(plan, run, running, generator, folder, verbose)
-    running, final = running.finish(run.state if run.best is None else run.best)
+    _loop(plan, run, generator, folder, verbose)
+    source = trainer.finish(run.state if run.best is None else run.best)
     if not plan.is_part:
-        final = with_noise_of_validation(running, final, prepared)
-    posterior = Posterior(
-        running, final, prepared.units, flat_target=prepared.flat_target, history=run.history, settings=settings
+        source = with_noise_of_validation(source, prepared)
+    posterior: Posterior[Any] = Posterior(
+        source, prepared.units, flat_target=prepared.flat_target, history=run.history, settings=settings
     )
     if plan.compared:
         which = {"prior": settings["candidate"], "restart": settings["restart"]}
-        final_score = validation_score(running, final, prepared, FINAL_DRAWS, settings["score"])
-        posterior.candidates = [{**which, "validation": final_score}]
+        posterior.candidates = [
+            {**which, "validation": validation_score(source, prepared, FINAL_DRAWS, settings["score"])}
+        ]
     if folder is not None:
         posterior.save(folder)
         (folder / INTERRUPTED).unlink(missing_ok=True)
     return posterior
 
 
-def validation_score(running: Running, state: Any, prepared: Prepared, draws: int, score: str) -> float:
-    """Negative log predictive density of a validation row, in the user's units; or one minus the mean AUROC."""
-    predicted, target = _predict_validation(running, state, prepared, draws)
+def validation_score(source: DrawSource[Any], prepared: Prepared, draws: int, score: str) -> float:
+    """Return the score of the validation rows; less is better.
+
+    Args:
+        source: What the networks are drawn from.
+        prepared: The data.
+        draws: Number of draws.
+        score: "nll", the negative log predictive density of a row in the user's units, or "auroc", one minus the area
+            under the ROC curve of each class against the rest, averaged.
+    """
+    predicted, target = _predict_validation(source, prepared, draws)
     if score == "auroc":
         assert isinstance(predicted, Classification)
         return 1 - macro_auroc(target.reshape(-1).long(), predicted.probs)
     return -float(predicted.log_prob(target).mean())
 
 
-def with_noise_of_validation(running: Running, state: Any, prepared: Prepared) -> Any:
-    """The state with the noise variance that the validation rows tell, if there are any and noise is learnt."""
-    if prepared.validation is None or not running.model.likelihood.learns_noise or running.draws_noise:
-        return state
-    predicted, target = _predict_validation(running, state, prepared, FINAL_DRAWS)
+def with_noise_of_validation(source: DrawSource[Any], prepared: Prepared) -> DrawSource[Any]:
+    """Return the source with the noise variance that the validation rows tell, if there are any and noise is learnt."""
+    if prepared.validation is None or not source.model.likelihood.learns_noise or source.draws_noise:
+        return source
+    predicted, target = _predict_validation(source, prepared, FINAL_DRAWS)
     assert isinstance(predicted, Regression)
-    factor = noise_factor(predicted, target)
-    return running.with_noise(state, factor)
+    return source.with_noise_factor(noise_factor(predicted, target))
 
 
-def _predict_validation(
-    running: Running, state: Any, prepared: Prepared, draws: int
-) -> tuple[Prediction, torch.Tensor]:
+def _predict_validation(source: DrawSource[Any], prepared: Prepared, draws: int) -> tuple[Prediction, torch.Tensor]:
     assert prepared.validation is not None
     x, y = prepared.validation
-    posterior = Posterior(running, state, prepared.units, flat_target=False)
-    return posterior.predict(x, draws, seed=0), running.model.likelihood.target(y)
+    posterior: Posterior[Any] = Posterior(source, prepared.units, flat_target=False)
+    return posterior.predict(x, draws, seed=0), source.model.likelihood.target(y)
 
 
 def _loop(
     plan: Plan,
     run: Progressing,
-    running: Running,
     generator: torch.Generator,
     folder: Path | None,
     verbose: bool,
 ) -> None:
-    settings, every = plan.settings, plan.checkpoint_every
+    settings, every, trainer = plan.settings, plan.checkpoint_every, plan.trainer
     epochs, patience, device = settings["epochs"], settings["patience"], plan.model.device
     batches = plan.prepared.batches.with_seed(plan.seed)
     last = time.monotonic()
@@ -143,7 +181,7 @@ def _loop(
     def store_if_due(at_end: bool) -> None:
         nonlocal last
         if folder is not None and (at_end if every == "epoch" else time.monotonic() - last >= every):
-            _require_finite(run, running)
+            _require_finite(run, trainer)
             store(folder, run, generator, settings)
             last = time.monotonic()
 
@@ -154,25 +192,25 @@ def _loop(
             info: Info | None = None
             for batch in batches.epoch(run.epoch, run.batch):
                 with lent_generator(mix(plan.seed, -3 - int(run.state.step)), device):
-                    run.state, info = running.step(run.state, batch, generator)
+                    run.state, info = trainer.step(run.state, batch, generator)
                 run.batch += 1
                 nll = float(info.nll)
                 run.nll += nll
                 if not math.isfinite(nll):
-                    _require_finite(run, running, nll)
+                    _require_finite(run, trainer, nll)
                 if run.batch < settings["batches"]:
                     store_if_due(at_end=False)
-            _require_finite(run, running)
+            _require_finite(run, trainer)
             looks = (run.epoch + 1) % math.ceil(LOOK_STEPS / settings["batches"]) == 0 or run.epoch + 1 == epochs
             keeps_best, score = patience is not None, settings["score"]
-            _close_epoch(run, running, plan.prepared, info, looks=looks, keeps_best=keeps_best, score=score)
+            _close_epoch(run, trainer, plan.prepared, info, looks=looks, keeps_best=keeps_best, score=score)
             report(run.history[-1])
             store_if_due(at_end=True)
 
 
 def _close_epoch(
     run: Progressing,
-    running: Running,
+    trainer: Trainer[Any],
     prepared: Prepared,
     info: Info | None,
     *,
@@ -181,7 +219,7 @@ def _close_epoch(
     score: str,
 ) -> None:
     entry = {"epoch": float(run.epoch + 1), "nll": run.nll / max(1, run.batch)}
-    kl = running.kl(run.state) if looks else None
+    kl = trainer.source(run.state).kl() if looks else None
     if kl is not None:
         entry["kl"] = float(kl)
     if info is not None:
@@ -190,7 +228,7 @@ def _close_epoch(
     if variance is not None:
         entry["noise"] = float((variance.sqrt() * prepared.units.y.scale).mean())
     if prepared.validation is not None:
-        entry["validation"] = validation_score(running, run.state, prepared, EPOCH_DRAWS, score)
+        entry["validation"] = validation_score(trainer.source(run.state), prepared, EPOCH_DRAWS, score)
         if keeps_best and entry["validation"] < run.best_score:
             run.best_score, run.best_epoch = entry["validation"], run.epoch
             run.best = checkpoint.unflatten(run.state, {k: v.clone() for k, v in checkpoint.flatten(run.state).items()})
@@ -198,7 +236,7 @@ def _close_epoch(
     run.epoch, run.batch, run.nll = run.epoch + 1, 0, 0.0
 
 
-def _require_finite(run: Progressing, running: Running, nll: float = 0.0) -> None:
+def _require_finite(run: Progressing, trainer: Trainer[Any], nll: float = 0.0) -> None:
     """A state that is not finite is an error before it can replace a good checkpoint."""
     bad = {
         name
@@ -210,8 +248,8 @@ def _require_finite(run: Progressing, running: Running, nll: float = 0.0) -> Non
     }
     if math.isfinite(nll) and not bad:
         return
-    middle = running.center(run.state)
-    flat = ((running.model.bayesian, middle.weights[0]), (running.model.fixed, middle.fixed[0]))
+    network = trainer.present(run.state)
+    flat = ((trainer.model.bayesian, network.weights[0]), (trainer.model.fixed, network.fixed[0]))
     names = [slot.name for slots, v in flat for slot in slots if not bool(torch.isfinite(slot.of(v)).all())]
     what = "training diverged" if math.isfinite(nll) else f"the loss became {nll}"
     where = f"parameter {names[0]!r} is not finite" if names else "all parameters are finite"

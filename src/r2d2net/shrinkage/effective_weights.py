@@ -12,12 +12,13 @@ and ensembles, and point estimates, hold no v and have no such number.
 
 from __future__ import annotations
 
-from r2d2net.inference import VariationalState
-from r2d2net.inference.variational import MeanField
+from typing import Any
+
+from r2d2net.inference.mean_field_draws import MeanFieldDraws
 from r2d2net.posterior import Posterior
 
 
-def effective_weights(posterior: Posterior) -> dict[str, float] | None:
+def effective_weights(posterior: Posterior[Any]) -> dict[str, float] | None:
     """Compute the effective number of weights of each Bayesian parameter.
 
     Args:
@@ -26,8 +27,8 @@ def effective_weights(posterior: Posterior) -> dict[str, float] | None:
     Returns:
         gamma by the name of the parameter, or None where the posterior holds no prior variances.
     """
-    running, state = posterior.running, posterior.state
-    if not (isinstance(running, MeanField) and isinstance(state, VariationalState)):
+    source = posterior.source
+    if not isinstance(source, MeanFieldDraws):
         return None
-    share = 1 - running.deviation(state).double().square() * state.precision.double()
-    return {slot.name: float(slot.of(share.clamp(0, 1)).sum()) for slot in running.model.bayesian}
+    share = 1 - source.deviation().double().square() * source.state.precision.double()
+    return {slot.name: float(slot.of(share.clamp(0, 1)).sum()) for slot in source.model.bayesian}

@@ -65,7 +65,7 @@ class Relevance(NamedTuple):
 
 @torch.no_grad()
 def input_relevance(
-    posterior: Posterior,
+    posterior: Posterior[Any],
     x: Any,
     *,
     groups: Sequence[Sequence[int]] | None = None,
@@ -111,10 +111,13 @@ def input_relevance(
     # all draws use the same shuffles, so that differences between draws come from the posterior alone
     orders = [[torch.randperm(len(table), generator=generator) for _ in range(shuffles)] for _ in inputs]
     softmax = _is_softmax(posterior, table)
+    inputs_seen = posterior.network_inputs(table)
+    if posterior.units.are_exact_for(posterior.model.dtype):
+        table = inputs_seen  # in the user's units float32 does not hold it
     outputs_by_draw, shares_by_draw = [], []
-    available = posterior.running.available(posterior.state)
+    available = posterior.source.available
     total = draws if available is None else min(draws, available)
-    for network in _networks(posterior, table, total, seed):
+    for network in _networks(posterior, inputs_seen, total, seed):
         before = _identified(network.before, softmax)  # (rows, outputs)
         variance = before.var(0, correction=0).sum().clamp(min=torch.finfo(before.dtype).tiny)
         share = before.new_zeros(len(inputs))
@@ -141,7 +144,7 @@ def input_relevance(
     )
 
 
-def _is_softmax(posterior: Posterior, table: Tensor) -> bool:
+def _is_softmax(posterior: Posterior[Any], table: Tensor) -> bool:
     """Whether the outputs are logits rather than the evidence of EDL or DPN; refuse a table that has no prediction."""
     prediction = posterior.predict(table, 1, seed=0)
     return isinstance(posterior.model.likelihood, Categorical) and type(prediction) is Classification
@@ -152,14 +155,12 @@ def _identified(outputs: Tensor, softmax: bool) -> Tensor:
     return outputs - outputs.mean(-1, keepdim=True) if softmax else outputs
 
 
-def _networks(posterior: Posterior, table: Tensor, draws: int, seed: int) -> Iterator[ShuffledOutputs]:
+def _networks(posterior: Posterior[Any], inputs: Tensor, draws: int, seed: int) -> Iterator[ShuffledOutputs]:
     """Iterate over draws of the network, each drawn once, with their outputs at the standardised rows."""
     model = posterior.model
-    rows = table.to(model.device, model.dtype if table.is_floating_point() else table.dtype)
-    inputs = posterior.units.inputs(rows)
     generator = torch.Generator(model.device).manual_seed(seed)
     at_once = max(1, MEMORY // model.size)
-    for drawn in posterior.running.draws(posterior.state, draws, generator, at_once=at_once):
+    for drawn in posterior.source.draws(draws, generator, at_once=at_once):
         for i in range(len(drawn.weights)):
             buffers = {name: buffer[i] for name, buffer in drawn.buffers.items()}
             yield ShuffledOutputs(model, drawn.weights[i], drawn.fixed[i], buffers, inputs)

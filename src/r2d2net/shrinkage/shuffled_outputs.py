@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -31,7 +32,7 @@ class ShuffledOutputs:
         before: Outputs at the table without shuffling, (rows, outputs).
     """
 
-    def __init__(self, model: BayesianModel, weights: Tensor, fixed: Tensor, buffers: Tensors, x: Tensor) -> None:
+    def __init__(self, model: BayesianModel[Any], weights: Tensor, fixed: Tensor, buffers: Tensors, x: Tensor) -> None:
         self.model, self.x = model, x
         self.tensors = {**model.parameters(weights, fixed), **buffers}
         self.later_layers = _after_first(model, self.tensors)
@@ -73,7 +74,7 @@ class ShuffledOutputs:
         return output
 
 
-def _after_first(model: BayesianModel, tensors: Tensors) -> nn.Sequential | None:
+def _after_first(model: BayesianModel[Any], tensors: Tensors) -> nn.Sequential | None:
     """Return the layers after a first linear layer; None if the network begins otherwise or shares its weights."""
     children = list(model.net.named_children())
     if not isinstance(model.net, nn.Sequential) or type(children[0][1]) is not nn.Linear:

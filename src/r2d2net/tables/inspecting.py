@@ -49,9 +49,9 @@ def inspect_run(run: FittedRun, seed: int | None = None) -> dict[str, Any]:
 def _noise(posterior: Posterior, seed: int) -> float | None:
     """Standard deviation of the noise in the target's units; None for classes."""
     generator = torch.Generator().manual_seed(seed)
-    available = posterior.running.available(posterior.state)
+    available = posterior.source.available
     count = NOISE_DRAWS if available is None else min(NOISE_DRAWS, available)
-    drawn = posterior.running.draws(posterior.state, count, generator, at_once=1)
+    drawn = posterior.source.draws(count, generator, at_once=1)
     variances = [one.noise["variance"].double().mean() for one in drawn if "variance" in one.noise]
     return float(torch.stack(variances).mean().sqrt() * posterior.units.y.scale.mean()) if variances else None
 

@@ -216,9 +216,9 @@ def scaled(
     """
     changed: dict[str, float] = {} if temperature is None else {"temperature": temperature}
     if factor != 1.0 or rho_share is not None:
-        running = method.build(model, n=1, steps=steps)
-        assert isinstance(running, Descent)
-        changed["lr"] = running.largest_step * factor
+        trainer: Any = method.build(model, n=1, steps=steps)
+        assert isinstance(trainer.descent, Descent)
+        changed["lr"] = trainer.descent.largest_step * factor
     own_rho_step = getattr(method, "lr_rho", None)
     if rho_share is not None:
         changed["lr_rho"] = rho_share * changed["lr"]

@@ -13,11 +13,11 @@ import math
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import zip_longest
 from pathlib import Path
 from statistics import fmean as mean
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import cloudpickle
 import joblib
@@ -25,9 +25,7 @@ import joblib
 from r2d2net import checkpoint
 from r2d2net.errors import Argument, DivergenceError, ParameterError
 from r2d2net.inference.collection import merged
-from r2d2net.model import BayesianModel
 from r2d2net.posterior import FILE, INTERRUPTED, Posterior
-from r2d2net.priors import R2D2
 from r2d2net.run.orphans import end_with
 from r2d2net.run.progress import lines
 from r2d2net.run.resume import finished, require_same
@@ -38,28 +36,25 @@ from r2d2net.specification import reading
 FOLDER = "r2d2net-candidates"  # removed in the end: a name that nobody else gives a folder
 
 
-def models_to_compare(model: BayesianModel, prior: Literal["auto"] | None) -> dict[str, BayesianModel]:
-    """The models among which validation chooses, by the name of their prior; a linear network has one."""
-    if prior is None:
-        return {"given": model}
-    priors = {"adaptive": R2D2.adaptive(), "adaptive-without-floor": R2D2.adaptive(floor=False)}
-    return {name: model.with_prior(one) for name, one in priors.items() if name == "adaptive" or not model.is_linear}
+def run_several(
+    plans: Sequence[Plan], folder: Path | None, *, resume: bool, jobs: int | None, verbose: bool
+) -> Posterior[Any]:
+    """Run all plans and return one posterior.
 
+    Args:
+        plans: The runs. Those that are compared leave the posterior with the least validation score, which knows the
+            scores of all; others, whose posteriors are stored draws, leave one posterior of all their draws.
+        folder: Where the runs are kept until they are done, and their posterior then; None uses a temporary one.
+        resume: Whether to go on with the runs that the folder holds.
+        jobs: Runs at a time, in processes of one thread each; None takes as many as there are cores.
+        verbose: Whether to show progress on a terminal.
 
-def best_of(plans: Sequence[Plan], folder: Path | None, *, resume: bool, jobs: int | None, verbose: bool) -> Posterior:
-    """Run all plans and return the posterior with the least validation score, which knows the scores of all."""
-    return _in_folder(plans, folder, resume, lambda place: _best(plans, place, jobs, verbose))
-
-
-def all_of(plans: Sequence[Plan], folder: Path | None, *, resume: bool, jobs: int | None, verbose: bool) -> Posterior:
-    """Run all plans, whose posteriors are stored draws, and return one posterior of all their draws."""
-    return _in_folder(plans, folder, resume, lambda place: _together(plans, place, jobs, verbose))
-
-
-def _in_folder(plans: Sequence[Plan], folder: Path | None, resume: bool, run: Callable[[Path], Posterior]) -> Posterior:
+    Returns:
+        The posterior.
+    """
     if folder is None:
         with tempfile.TemporaryDirectory(prefix="r2d2net-") as temporary:
-            return run(Path(temporary))
+            return _combined(plans, Path(temporary), jobs, verbose)
     if resume:
         done = _finished(plans, folder)
         if done is not None:
@@ -73,7 +68,7 @@ def _in_folder(plans: Sequence[Plan], folder: Path | None, resume: bool, run: Ca
         clear(folder)
         checkpoint.write(started, {}, {"settings": plans[0].settings})
     checkpoint.remove_partial(folder)
-    posterior = run(folder / FOLDER)
+    posterior = _combined(plans, folder / FOLDER, jobs, verbose)
     posterior.save(folder)
     started.unlink()
     clear(folder)
@@ -96,37 +91,46 @@ class Outcome(NamedTuple):
     failure: str | None
 
 
-def _best(plans: Sequence[Plan], folder: Path, jobs: int | None, verbose: bool) -> Posterior:
-    """Run all plans in folders of their own and return the best; divergence of one is no concern of the others."""
+def _combined(plans: Sequence[Plan], folder: Path, jobs: int | None, verbose: bool) -> Posterior[Any]:
+    """Run all plans in folders of their own and make one posterior of what they left."""
     folders, outcomes = _run_all(plans, folder, jobs, verbose)
+    return _best(plans, folders, outcomes) if plans[0].compared else _merged(plans, folders, outcomes)
+
+
+def _best(plans: Sequence[Plan], folders: Sequence[Path], outcomes: Sequence[Outcome]) -> Posterior[Any]:
+    """Return the best of the compared runs; the divergence of one is no concern of the others."""
     entries = [_entry(plan, outcome) for plan, outcome in zip(plans, outcomes, strict=True)]
     finite = [index for index, entry in enumerate(entries) if entry["validation"] is not None]
     if not finite:
         raise DivergenceError(f"all {len(plans)} runs failed; the first: {entries[0]['error']}")
     best = min(finite, key=lambda index: entries[index]["validation"])
-    posterior = finished(folders[best], plans[best].reader(), plans[best].settings)
+    posterior = finished(folders[best], plans[best])
     assert posterior is not None
     posterior.candidates = entries
     return posterior
 
 
-def _together(plans: Sequence[Plan], folder: Path, jobs: int | None, verbose: bool) -> Posterior:
-    """Run all plans in folders of their own and return all their draws; if one fails there is no posterior."""
-    folders, outcomes = _run_all(plans, folder, jobs, verbose)
+def _merged(plans: Sequence[Plan], folders: Sequence[Path], outcomes: Sequence[Outcome]) -> Posterior[Any]:
+    """Return all draws of the runs as one posterior; if one run failed there is none."""
     failures = [f"run {k + 1} of {len(plans)}: {o.failure}" for k, o in enumerate(outcomes) if o.failure is not None]
     if failures:
         raise DivergenceError(failures[0])
-    each = [finished(place, plan.reader(), plan.settings) for place, plan in zip(folders, plans, strict=True)]
+    each = [finished(folder, plan) for folder, plan in zip(folders, plans, strict=True)]
     parts = [posterior for posterior in each if posterior is not None]
-    running, prepared = parts[0].running, plans[0].prepared
-    state = with_noise_of_validation(running, merged([posterior.state for posterior in parts]), prepared)
-    settings, flat_target = plans[0].settings, prepared.flat_target
+    together = parts[0].source.with_state(merged([posterior.state for posterior in parts]))
+    prepared = plans[0].prepared
     history = [
-        {name: mean(one[name] for one in there if name in one) for name in there[0]}
-        for together in zip_longest(*(posterior.history for posterior in parts))
-        if (there := [one for one in together if one is not None])  # of the runs that have not stopped yet
+        {name: mean(entry[name] for entry in there if name in entry) for name in there[0]}
+        for epoch in zip_longest(*(posterior.history for posterior in parts))
+        if (there := [entry for entry in epoch if entry is not None])  # of the runs that have not stopped yet
     ]
-    return Posterior(running, state, prepared.units, flat_target=flat_target, history=history, settings=settings)
+    return Posterior(
+        with_noise_of_validation(together, prepared),
+        prepared.units,
+        flat_target=prepared.flat_target,
+        history=history,
+        settings=plans[0].settings,
+    )
 
 
 def _run_all(plans: Sequence[Plan], folder: Path, jobs: int | None, verbose: bool) -> tuple[list[Path], list[Outcome]]:
@@ -194,7 +198,7 @@ def _run(plan: Plan, folder: Path) -> Outcome:
     return Outcome(score, None) if math.isfinite(score) else Outcome(None, f"its validation score is {score}")
 
 
-def _finished(plans: Sequence[Plan], folder: Path) -> Posterior | None:
+def _finished(plans: Sequence[Plan], folder: Path) -> Posterior[Any] | None:
     """The posterior of a choice that has been made in this folder."""
     if (folder / INTERRUPTED).exists() or not (folder / FILE).exists():
         return None
@@ -202,4 +206,4 @@ def _finished(plans: Sequence[Plan], folder: Path) -> Posterior | None:
         saved = checkpoint.read(folder / FILE)[1]["settings"]
         which = [plan for plan in plans if all(saved.get(k) == plan.settings[k] for k in ("candidate", "restart"))]
     plan = which[0] if which else plans[0]  # the latter differs, and the error says in what
-    return finished(folder, plan.reader(), plan.settings)
+    return finished(folder, plan)

@@ -1,0 +1,100 @@
+"""How the scales of the priors are refreshed, given what an algorithm knows of the weights.
+
+    Gibbs               s ~ p(s | w)  at a draw w                            SVGI, SGLD, SGHMC
+    coordinate ascent   q(s) = argmax of the bound, given E w^2              CAVI, SVI, MFVI, Radial, MAP
+
+An algorithm is composed of one of these updates and whatever it does to the weights; both write the new prior
+precision 1 / v (or its expectation) of every weight in place.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
+
+import torch
+from torch import Tensor
+
+from r2d2net.model import AnyPrior, BayesianModel
+
+START_SWEEPS = 10  # refreshes of the scales at the start, so that they know the initial weights
+
+Scales = dict[str, Any]  # parameter name -> the prior's scales
+
+
+class Known(NamedTuple):
+    """What is known of weights when their scales are refreshed: a draw of them, or means and E w^2."""
+
+    weights: Tensor
+    second_moment: Tensor | None = None
+
+
+class ScaleUpdate(Protocol):
+    """One refresh of the scales of one parameter."""
+
+    @property
+    def needs_draw(self) -> bool:
+        """Whether it conditions on a draw of the weights, and not on E w^2."""
+
+    def __call__(
+        self, prior: AnyPrior, scales: Any, precision: Tensor, known: Known, generator: torch.Generator
+    ) -> Any:
+        """Return new scales, with 1 / v written to ``precision``; the old scales may be overwritten."""
+
+
+@dataclass(frozen=True)
+class GibbsUpdate:
+    """A Gibbs sweep of the scales at a draw of the weights; ``compiled`` asks for fused kernels."""
+
+    compiled: bool = False
+    needs_draw: bool = True
+
+    def __call__(
+        self, prior: AnyPrior, scales: Any, precision: Tensor, known: Known, generator: torch.Generator
+    ) -> Any:
+        return prior.gibbs_(known.weights, scales, precision, generator, compiled=self.compiled)
+
+
+@dataclass(frozen=True)
+class CoordinateUpdate:
+    """A coordinate-ascent sweep of q(scales) given E w^2; of weights that are points, E w^2 = w^2."""
+
+    compiled: bool = False
+    needs_draw: bool = False
+
+    def __call__(
+        self, prior: AnyPrior, scales: Any, precision: Tensor, known: Known, generator: torch.Generator
+    ) -> Any:
+        second = known.weights.square() if known.second_moment is None else known.second_moment
+        return prior.cavi_(second, scales, precision, compiled=self.compiled)
+
+
+class ScaleSweeps:
+    """The scales of all priors of a model, and one way to refresh them."""
+
+    def __init__(self, model: BayesianModel[Any], update: ScaleUpdate) -> None:
+        self.model, self.update = model, update
+
+    def start(self, generator: torch.Generator) -> Scales:
+        """Draw the scales of every parameter from its prior."""
+        model = self.model
+        return {
+            slot.name: slot.prior.init_scales(slot.shape, generator, dtype=model.dtype, device=model.device)
+            for slot in model.bayesian
+            if slot.prior is not None
+        }
+
+    def refresh(
+        self, scales: Scales, precision: Tensor, known: Known, generator: torch.Generator, sweeps: int = 1
+    ) -> None:
+        """Refresh every parameter's scales and its entries of the precision 1 / v, in place."""
+        for slot in self.model.bayesian:
+            assert slot.prior is not None
+            own_precision = slot.of(precision)
+            if slot.prior.known_deviation is not None:
+                own_precision.fill_(slot.prior.known_deviation**-2)
+                continue
+            second = None if known.second_moment is None else slot.of(known.second_moment)
+            own = Known(slot.of(known.weights), second)
+            for _ in range(sweeps):
+                scales[slot.name] = self.update(slot.prior, scales[slot.name], own_precision, own, generator)
