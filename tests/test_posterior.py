@@ -8,7 +8,7 @@ from torch.utils.data import BatchSampler, DataLoader, Dataset, IterableDataset,
 import r2d2net as rn
 from architectures import ZOO, mlp
 from r2d2net import posterior as module
-from r2d2net.estimators.double_draws import DoublePosterior
+from r2d2net.estimators.double_draws import in_double
 from r2d2net.new_inputs import as_tensors
 
 X = ZOO[0].x
@@ -146,7 +146,7 @@ def test_what_predict_does_not_take_is_one_line_of_our_own(fitted, bad, message)
 
 def test_a_posterior_prints_what_it_is(fitted):
     assert repr(fitted) == "Posterior(SVGI, Gaussian likelihood, 21 weights by prior: 16 R2D2, 5 Gaussian)"
-    assert repr(DoublePosterior(fitted)).endswith("21 weights by prior: 16 R2D2, 5 Gaussian)")
+    assert repr(in_double(fitted)).endswith("21 weights by prior: 16 R2D2, 5 Gaussian)")
     model = rn.BayesianModel(mlp(), {"0.*": rn.priors.Horseshoe()}, bias=None)
     sampled = rn.fit(model, (X, ZOO[0].y), rn.inference.SGLD(chains=2), epochs=4, verbose=False)
     stored = sampled.source.available

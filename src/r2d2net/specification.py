@@ -84,7 +84,7 @@ def prior_from(specification: Specification, classes: Classes = ()) -> AnyPrior:
 
 def likelihood_from(specification: Specification, classes: Classes = ()) -> Likelihood[Any]:
     """Build the likelihood that `describe` described; ``classes`` may hold its class."""
-    likelihood: Likelihood[Any] = _build(Likelihood[Any], specification, classes)
+    likelihood: Likelihood[Any] = _build(Likelihood, specification, classes)
     return likelihood
 
 

@@ -65,7 +65,7 @@ def linear(seed, size=2000, shift=0.0, divergences=0):
     weights = torch.randn(1, size, 2, generator=torch.Generator().manual_seed(seed)) + shift
     noise, diverged = {"variance": torch.ones(1, size, 1)}, torch.tensor([divergences])
     state = CollectionState(torch.tensor(size), weights, torch.zeros(1, size, 0), {}, noise, diverged)
-    return Posterior(Collection(model), state, no_units(torch.zeros(())), flat_target=True)
+    return Posterior(Collection(model, state), no_units(torch.zeros(())), flat_target=True)
 
 
 def test_stored_draws_chain_by_chain():

@@ -85,7 +85,7 @@ def test_chains_are_merged_at_the_length_of_the_shortest():
 @pytest.fixture
 def collection():
     model = rn.BayesianModel(nn.Linear(2, 1))
-    return Collection(model), collected(torch.tensor(6), first(chain(6, 6).draws, 6))
+    return Collection(model, collected(torch.tensor(6), first(chain(6, 6).draws, 6)))
 
 
 def values(drawn):
@@ -93,33 +93,31 @@ def values(drawn):
 
 
 def test_draws_are_spread_over_all_that_are_stored(collection):
-    running, state = collection
     g = torch.Generator().manual_seed(0)
-    assert running.source(state).available == 6
-    assert values(running.source(state).draws(6, g)) == [1, 2, 3, 4, 5, 6]
-    assert values(running.source(state).draws(6, g, at_once=4)) == [1, 2, 3, 4, 5, 6]
+    assert collection.available == 6
+    assert values(collection.draws(6, g)) == [1, 2, 3, 4, 5, 6]
+    assert values(collection.draws(6, g, at_once=4)) == [1, 2, 3, 4, 5, 6]
     for _ in range(50):
-        few = values(running.source(state).draws(3, g))
+        few = values(collection.draws(3, g))
         assert [(value - 1) // 2 for value in few] == [0, 1, 2]
-        many = values(running.source(state).draws(15, g))
+        many = values(collection.draws(15, g))
         assert {many.count(value) for value in range(1, 7)} == {2, 3}
-    assert values([running.source(state).center()]) == [3]
-    assert running.source(state).center().weights[0, 0] == 3.5
-    assert running.source(state).center().buffers["batches"].tolist() == [6]
+    assert values([collection.center()]) == [3]
+    assert collection.center().weights[0, 0] == 3.5
+    assert collection.center().buffers["batches"].tolist() == [6]
 
 
 def test_single_draws_are_uniform(collection):
     """6,000 draws of one of six: each count has deviation 29; five of them, false alarm 4e-6."""
-    running, state = collection
     g = torch.Generator().manual_seed(0)
-    drawn = [values(running.source(state).draws(1, g))[0] for _ in range(6000)]
+    drawn = [values(collection.draws(1, g))[0] for _ in range(6000)]
     assert all(abs(drawn.count(value) - 1000) < 145 for value in range(1, 7))
 
 
 def test_noise_is_scaled_in_all_draws(collection):
-    running, state = collection
-    doubled = running.with_noise(state, 2.0)
-    assert torch.equal(doubled.noise["variance"], 2 * state.noise["variance"])
+    doubled = collection.with_noise_factor(2.0)
+    assert torch.equal(doubled.state.noise["variance"], 2 * collection.state.noise["variance"])
+    assert type(doubled) is Collection
 
 
 # --- ensembles: what `fit` makes of several runs

@@ -74,7 +74,7 @@ def test_gradient_of_the_kl():
 
 
 def test_targets_have_their_precision_and_mean():
-    target = running(4, precision=200.0, smoothing=0.06).target(torch.zeros(2, 4), torch.tensor([1, 3]))
+    target = running(4, precision=200.0, smoothing=0.06).loss.target(torch.zeros(2, 4), torch.tensor([1, 3]))
     torch.testing.assert_close(target, torch.tensor([[4.0, 188, 4, 4], [4, 4, 4, 188]]))
 
 
@@ -82,7 +82,7 @@ def test_targets_have_their_precision_and_mean():
 @pytest.mark.parametrize("precision", [20.0, 100.0, 1000.0])
 def test_loss_is_least_at_the_target(precision, direction):
     network, y = running(5, precision=precision, direction=direction), torch.tensor([0, 3])
-    z = network.target(torch.zeros(2, 5, dtype=torch.float64), y).log().requires_grad_()
+    z = network.loss.target(torch.zeros(2, 5, dtype=torch.float64), y).log().requires_grad_()
     loss = network.loss(z, y, {}, 1)
     (slope,) = torch.autograd.grad(loss, z)
     assert abs(loss.item()) < 1e-10

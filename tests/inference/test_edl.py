@@ -83,9 +83,9 @@ def test_misleading_evidence_leaves_the_own_class_out():
 
 def test_penalty_rises_to_its_share_of_the_run():
     running = EDL(penalty=2.0, rise=0.25).build(model(nn.Linear(2, 3)), n=10, steps=400)
-    assert [running.penalty_weight(t) for t in (1, 25, 50, 100, 101, 400)] == [0.02, 0.5, 1.0, 2.0, 2.0, 2.0]
+    assert [running.loss.penalty_weight(t) for t in (1, 25, 50, 100, 101, 400)] == [0.02, 0.5, 1.0, 2.0, 2.0, 2.0]
     at_once = EDL(rise=0.0).build(model(nn.Linear(2, 3)), n=10, steps=400)
-    assert at_once.penalty_weight(1) == 1.0
+    assert at_once.loss.penalty_weight(1) == 1.0
     z, y = torch.tensor([[1.0, -2.0, 3.0], [0.0, 0.5, -1.0]]), torch.tensor([0, 1])
     a = 1 + torch.log1p(z.exp())
     expected = (expected_cross_entropy(a, y) + 0.5 * misleading_evidence(a, y)).mean()

@@ -33,11 +33,11 @@ def positions(settings, steps, prior=None, seed=0):
     for _ in range(steps):
         state, _ = running.step(state, (x, y), g)
         path.append(state.weights.clone())
-    reader, final = running.finish(state)
-    assert reader.available(final) == running.source(state).available == int(state.kept.number)
+    finished = running.finish(state)
+    assert finished.available == running.source(state).available == int(state.kept.number)
     if settings.cycles is None:
-        assert torch.equal(running.source(state).center().weights, reader.center(final).weights)
-    return torch.stack(path), final.weights[0]
+        assert torch.equal(running.source(state).center().weights, finished.center().weights)
+    return torch.stack(path), finished.state.weights[0]
 
 
 @BOTH

@@ -9,7 +9,7 @@ from torch import nn
 
 import r2d2net as rn
 from r2d2net.inference.adam import BETA1
-from r2d2net.inference.variational import MeanField
+from r2d2net.inference.mean_field_draws import NormalNoise
 
 DRAWS = 1000
 
@@ -94,7 +94,8 @@ def test_the_kl_is_the_expected_log_ratio():
     assert error < 0.01 * exact
     assert abs(float(ratio.mean()) - exact) < 5 * error
     deviation = running.source(state).deviation()
-    mean_field = exact + float(running.entropy(deviation) - MeanField.entropy(running, deviation))
+    radial, normal = (noise.entropy(running.model, deviation) for noise in (running.family.noise, NormalNoise()))
+    mean_field = exact + float(radial - normal)
     assert abs(float(ratio.mean()) - mean_field) > 5 * error  # the entropy of independent noise will not do
 
 
@@ -103,7 +104,7 @@ def test_a_step_takes_the_gradient_of_the_exact_objective():
     running, state, _ = setting(nn.Sequential(nn.Linear(3, 2), nn.Tanh(), nn.Linear(2, 1)), warm_up=0.0)
     draw = torch.Generator().manual_seed(3)
     x, y = torch.randn(20, 3, generator=draw).double(), torch.randn(20, 1, generator=draw).double()
-    noise = running.unit_noise(torch.Generator().manual_seed(5))
+    noise = running.family.noise.draw(running.model, torch.Generator().manual_seed(5))
     mean, rho = state.mean.clone().requires_grad_(), state.rho.clone().requires_grad_()
     model = running.model
     output = model.forward(mean + rho.exp() * noise, state.fixed, state.buffers, x)

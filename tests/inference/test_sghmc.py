@@ -102,7 +102,9 @@ def test_a_frozen_metric_has_the_same_target() -> None:
     sampler = Chain(settings, Gaussian(C**-0.5), y, rows=ROWS, noise=NOISE, steps=steps)
     sampler.run(2)
     size = torch.tensor([0.05, 0.15, 0.45], dtype=torch.float64).repeat(COPIES)[:COPIES]
-    wanted = (sampler.running.step_unit() / size).square()  # what the metric takes the root of: q_j and its mean
+    wanted = (
+        sampler.running.descent.step_unit() / size
+    ).square()  # what the metric takes the root of: q_j and its mean
     sampler.state.squares["weights"].copy_(wanted - wanted.mean() / 2)
     sampler.run(1)
     frozen = {name: tensor.clone() for name, tensor in sampler.state.coefficients.items()}

@@ -111,11 +111,11 @@ def test_a_sweep_sees_the_draw_at_which_the_network_was(draws, monkeypatch):
     g = torch.Generator().manual_seed(0)
     x, y = torch.randn(5, 3, generator=g), torch.randn(5, 1, generator=g)
     state, seen, swept = running.init(y, g), [], []
-    call, refresh = model.call, running.refresh_all
+    call, refresh = model.call, running.scales.refresh
     monkeypatch.setattr(
         model, "call", lambda net, p, x: (seen.append(p["weight"].detach().clone()), call(net, p, x))[1]
     )
-    monkeypatch.setattr(running, "refresh_all", lambda *a: (swept.append(a[2].weights.clone()), refresh(*a))[1])
+    monkeypatch.setattr(running.scales, "refresh", lambda *a: (swept.append(a[2].weights.clone()), refresh(*a))[1])
     for _ in range(4):
         state, _ = running.step(state, (x, y), g)
     assert len(seen) == 4 * draws

@@ -119,7 +119,7 @@ def test_targets_keep_the_users_shape():
 def test_loaders_and_streams():
     loader = DataLoader(TensorDataset(X, Y), batch_size=25, shuffle=True)
     posterior = fit(loader, batch_size=None)
-    assert posterior.running.n == 60
+    assert posterior.settings["n"] == 60
     assert int(posterior.state.step) == 9
 
     class Stream(IterableDataset):

@@ -19,8 +19,9 @@ def test_a_weight_counts_by_what_the_data_add_to_its_precision():
     posterior = posterior_of(rn.inference.SVGI(), rn.priors.R2D2())
     weights, bias = torch.tensor([1.0, 100.0, 1e8]), torch.tensor([1.0])  # prior precisions
     added = torch.tensor([1.0, 300.0, 1e-3, 1e6])  # 1 / s^2 = prior precision + added
-    posterior.state = posterior.state._replace(precision=torch.cat([weights, bias]), rho=added.log())
-    found = effective_weights(posterior)
+    state = posterior.state._replace(precision=torch.cat([weights, bias]), rho=added.log())
+    changed = Posterior(posterior.source.with_state(state), posterior.units, flat_target=False)
+    found = effective_weights(changed)
     assert found is not None
     torch.testing.assert_close(torch.tensor(found["weight"]), torch.tensor(0.5 + 0.75), atol=1e-5, rtol=0)
     assert 0.99 < found["bias"] <= 1

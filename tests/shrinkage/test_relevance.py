@@ -146,12 +146,12 @@ def test_what_moves_all_logits_alike_is_not_relevant() -> None:
 
 def test_the_weights_are_drawn_once_whatever_the_number_of_inputs(monkeypatch: pytest.MonkeyPatch) -> None:
     posterior = linear_posterior([1.0, 0.0, 0.0, 0.0, 0.0])
-    kind, drawn = type(posterior.running), []
+    kind, drawn = type(posterior.source), []
     draws = kind.draws
 
-    def counting(self, state, n, *arguments, **options):
+    def counting(self, n, *arguments, **options):
         drawn.append(n)
-        return draws(self, state, n, *arguments, **options)
+        return draws(self, n, *arguments, **options)
 
     monkeypatch.setattr(kind, "draws", counting)
     told: list[tuple[int, int]] = []
