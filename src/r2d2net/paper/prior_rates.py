@@ -1,4 +1,4 @@
-"""The shapes of priors: how fast a density rises at zero and falls in its tail, theory beside measurement; and curves.
+"""Rates of priors: how fast a density rises at zero and falls in its tail, by theory and as measured; and its curves.
 
 Every marginal density here behaves, at zero and in the tail, as
 
@@ -32,7 +32,7 @@ NEAR, FAR, POINTS = (1e-4, 1.0), (1.0, 1e4), 200  # of the curves
 
 
 class Rate(NamedTuple):
-    """Exponents of one end of a density; only those that theory names are measured."""
+    """Exponents of a density at zero or in the tail; only those that theory has are measured."""
 
     power: float
     log_power: float = 0.0
@@ -48,7 +48,7 @@ class Curve(NamedTuple):
 
 
 class RateRow(NamedTuple):
-    """One prior, as plain data: its rates by theory and as measured, and its density near zero and in the tail."""
+    """A prior as plain data: its rates by theory and as measured, and its density near zero and in the tail."""
 
     label: str
     prior: str  # the class
@@ -63,25 +63,44 @@ class RateRow(NamedTuple):
 
     @classmethod
     def of(cls, values: dict[str, Any]) -> RateRow:
-        """A row from the dict of its fields, lists in place of tuples, as JSON gives it back."""
+        """Restore a row from JSON.
+
+        Args:
+            values: The dict of its fields, with lists in place of tuples.
+
+        Returns:
+            The row.
+        """
         rates = {name: Rate(*values[name]) for name in ("zero", "tail", "measured_zero", "measured_tail")}
         curves = {name: Curve(*values[name]) for name in ("near", "far")}
         return cls(**{**values, **rates, **curves})
 
 
 def rate_table() -> list[RateRow]:
-    """All priors with their rates, the paper's rows first."""
+    """Compute the rates of all priors.
+
+    Returns:
+        The rows, those of the paper's table first.
+    """
     return [rate_row(label) for label in labels()]
 
 
 def labels() -> list[str]:
-    """The priors of the table by name."""
+    """Return the labels of all priors."""
     return [label for label, *_ in _theory()]
 
 
 def rate_row(label: str, points: int = POINTS) -> RateRow:
-    """One prior's rates and curves."""
-    prior, zero, tail, in_paper = next((p, z, t, known) for name, p, z, t, known in _theory() if name == label)
+    """Compute the rates and curves of a prior.
+
+    Args:
+        label: One of `labels`.
+        points: Points of a curve.
+
+    Returns:
+        The row of the table.
+    """
+    _, prior, zero, tail, in_paper = next(row for row in _theory() if row[0] == label)
     return RateRow(
         label,
         type(prior).__name__,
@@ -133,7 +152,15 @@ def _theory() -> list[tuple[str, AnyPrior, Rate, Rate, bool]]:
 
 
 def measure_zero(prior: AnyPrior, theory: Rate) -> Rate:
-    """The exponents at zero, from weights between 1e-100 and 1e-25."""
+    """Measure the exponents at zero, from weights between 1e-100 and 1e-25.
+
+    Args:
+        prior: The prior.
+        theory: The exponents by theory, of which the form is used: whether there is a power of the logarithm.
+
+    Returns:
+        The measured exponents.
+    """
     log_w = -math.log(10) * torch.tensor([25.0, 50.0, 100.0], dtype=torch.float64)
     slope = log_slope(prior, log_w)
     if theory.log_power == 0:
@@ -142,7 +169,15 @@ def measure_zero(prior: AnyPrior, theory: Rate) -> Rate:
 
 
 def measure_tail(prior: AnyPrior, theory: Rate) -> Rate:
-    """The exponents in the tail, from weights beyond 1e25, or as far as an exponential tail can be followed."""
+    """Measure the exponents in the tail, from weights beyond 1e25, or as far as an exponential tail can be followed.
+
+    Args:
+        prior: The prior.
+        theory: The exponents by theory, of which the form is used: a power of the logarithm, the stretch.
+
+    Returns:
+        The measured exponents.
+    """
     if theory.stretch == 0:
         log_w = math.log(10) * torch.tensor([25.0, 50.0, 100.0], dtype=torch.float64)
         slope = log_slope(prior, log_w)
@@ -158,32 +193,42 @@ def measure_tail(prior: AnyPrior, theory: Rate) -> Rate:
 
 
 def log_slope(prior: AnyPrior, log_w: Tensor) -> Tensor:
-    """d log p / d log |w|."""
+    """Return d log p / d log |w| at these values of log |w|."""
     at = log_w.clone().requires_grad_()
     (slope,) = torch.autograd.grad(prior.log_prob(torch.exp(at)).sum(), at)
     return slope
 
 
 def _limit(slope: Tensor) -> float:
-    """The limit of slopes at x, 2x and 4x whose remainder falls as 1/x, by Aitken's extrapolation."""
+    """Extrapolate slopes at x, 2x and 4x, whose remainder falls as 1/x, to their limit (Aitken)."""
     first, second, third = slope.tolist()
     return float(third - (third - second) ** 2 / (third - 2 * second + first))
 
 
 def _log_power(x: Tensor, slope: Tensor) -> float:
-    """k of a factor (x + constant)^k, x = |log |w||: 1 / slope = (x + constant) / k is linear in x."""
+    """Return k of a factor (x + constant)^k, x = |log |w||: 1 / slope = (x + constant) / k is linear in x."""
     return float((x[-1] - x[0]) / (1 / slope[-1] - 1 / slope[0]))
 
 
 def curve(prior: AnyPrior, low: float, high: float, points: int = POINTS) -> Curve:
-    """The density at logarithmically spaced |w|."""
+    """Compute the density at logarithmically spaced |w|.
+
+    Args:
+        prior: The prior.
+        low: Least |w|, in units of the prior's median |w|.
+        high: Largest |w|.
+        points: Number of points.
+
+    Returns:
+        The curve.
+    """
     scale = median_magnitude(prior)
     w = torch.logspace(math.log10(low), math.log10(high), points, dtype=torch.float64)
     return Curve(w.tolist(), (scale * torch.exp(prior.log_prob(scale * w))).tolist())
 
 
 def median_magnitude(prior: AnyPrior) -> float:
-    """The c with P(|w| < c) = 1/2, from the density by the trapezoid rule in log |w|."""
+    """Compute the c with P(|w| < c) = 1/2, from the density by the trapezoid rule in log |w|."""
     step = 1 / 32
     log_w = torch.arange(-120.0, 40.0, step, dtype=torch.float64)
     mass = 2 * step * torch.cumsum(torch.exp(prior.log_prob(torch.exp(log_w)) + log_w), 0)

@@ -179,10 +179,8 @@ def test_a_file_that_is_no_result_is_one_clear_line(tmp_path):
     path.parent.mkdir(parents=True)
     for text in ("{", "[]", "{}", "\xff"):
         path.write_text(text, encoding="latin-1")
-        with pytest.raises(
-            rn.DataError,
-            match=r"cell-0.json (cannot be read|is no file of a grid) .*: remove it and run `r2d2net reproduce` again$",
-        ):
+        line = r"cell-0.json (cannot be read|is no file of a grid) .*[:;] remove it and run `r2d2net reproduce` again$"
+        with pytest.raises(rn.DataError, match=line):
             made.unfinished()
 
 

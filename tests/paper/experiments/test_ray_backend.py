@@ -94,7 +94,7 @@ def values(made):
 def test_an_address_where_nobody_is(tmp_path):
     pytest.importorskip("ray")
     with (
-        pytest.raises(rn.ParameterError, match=r"^--address 127.0.0.1:1 cannot be used"),
+        pytest.raises(rn.ParameterError, match=r"^address='127.0.0.1:1' cannot be used"),
         ray_tasks("127.0.0.1:1", 1),
     ):
         pass

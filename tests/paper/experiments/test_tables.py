@@ -144,7 +144,7 @@ def test_any_folder_of_the_uci_layout_is_a_table(tables: Path, tmp_path: Path) -
     found = uci.compute(settings, Place(tmp_path / "run", tmp_path))
     assert found["rmse"] < 0.5  # in the table's units: y has deviation 2, its noise 0.1
     assert found["tried"][0]["validation"] is not None
-    with pytest.raises(DataError, match="mine has 2 splits: split 2 is none"):
+    with pytest.raises(DataError, match="mine has no split 2: use one of its 2, counted from 0"):
         uci.compute({**settings, "replicate": 2}, Place(tmp_path / "other", tmp_path))
 
 

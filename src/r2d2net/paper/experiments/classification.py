@@ -1,8 +1,8 @@
-"""Tables "classification-lenet", "classification-alexnet" and "architectures": naming what images show.
+"""Tables "classification-lenet", "classification-alexnet" and "architectures": classification of images.
 
-A network of each row is trained from scratch, its step size chosen on validation images, and judged on test images by
-accuracy, macro F1, and AUROC of each class against the rest. The paper has CIFAR-10, CIFAR-100 and TinyImageNet; two
-cores are given CIFAR-10, and of the large networks a part of it and four rows.
+A network of each row is trained from scratch, its step size chosen on held-out images, and measured on test images by
+accuracy, macro F1, and AUROC of each class against the rest. The paper has CIFAR-10, CIFAR-100 and TinyImageNet; at the
+machine's scale the tables have CIFAR-10, and large networks a part of it and four rows.
 """
 
 from __future__ import annotations
@@ -61,21 +61,36 @@ MEMBERS: dict[Scale, int] = {"smoke": 2, "machine": 3, "paper": 5}
 
 
 class Size(NamedTuple):
-    """What is run at a scale: settings of the table, their rows, and how much of everything."""
+    """What is run at a scale."""
 
     settings: dict[str, dict[str, Any]]  # the table's setting -> what of a cell's settings it decides
     rows: Sequence[str]
     replicates: int
-    common: dict[str, Any]
+    common: dict[str, Any]  # settings that all cells share, unless the table's setting decides them
 
 
 def on_sets(net: str, *names: str) -> dict[str, dict[str, Any]]:
-    """One network on several sets of images."""
+    """Return the settings of a table that has one network on several sets of images.
+
+    Args:
+        net: Name of the network in `NETS`.
+        names: Names of the sets in `SETS`.
+
+    Returns:
+        What each setting of the table decides of a cell's settings.
+    """
     return {name: {"set": SETS[name], "net": net} for name in names}
 
 
 def of_nets(**counts: tuple[int | None, int | None]) -> dict[str, dict[str, Any]]:
-    """Several networks on so many training and test images of CIFAR-10; few images make small batches."""
+    """Return the settings of a table that has several networks on CIFAR-10; few images have small batches.
+
+    Args:
+        counts: Numbers of training and test images by the name of the network in `NETS`; None for all.
+
+    Returns:
+        What each setting of the table decides of a cell's settings.
+    """
     return {
         name: {"set": "cifar10", "net": NETS[name], "train": train, "test": test} | _batches(train)
         for name, (train, test) in counts.items()
@@ -83,7 +98,7 @@ def of_nets(**counts: tuple[int | None, int | None]) -> dict[str, dict[str, Any]
 
 
 def _batches(train: int | None) -> dict[str, Any]:
-    """Enough steps of an epoch for batch norms to learn their statistics."""
+    """Return a batch size that leaves enough steps in an epoch for batch norms to learn their statistics."""
     return {"batch_size": 16} if train is not None and train < 1_000 else {}
 
 
@@ -114,7 +129,7 @@ ARCHITECTURES: dict[Scale, Size] = {
 
 
 def cells(sizes: dict[Scale, Size], scale: Scale, replicates: int | None = None) -> Sequence[Cell]:
-    """Every row in every setting and replicate."""
+    """Return every row in every setting and replicate."""
     size = sizes[scale]
     return [
         Cell(
@@ -137,7 +152,7 @@ def cells(sizes: dict[Scale, Size], scale: Scale, replicates: int | None = None)
 
 
 def compute(settings: Settings, place: Place) -> dict[str, Any]:
-    """A row's figures on test images."""
+    """Fit a row and measure it on test images."""
     train = set_of(settings["set"], "train")
     images = training_images(settings, train)
     net = image_net(settings["net"], images, len(train.classes))
@@ -157,14 +172,15 @@ def compute(settings: Settings, place: Place) -> dict[str, Any]:
 
 
 def reduced(sizes: dict[Scale, Size], scale: Scale) -> str:
-    """What a scale leaves out."""
+    """Say what a scale leaves out; "" for the paper's."""
     if scale == "paper":
         return ""
     size, full = sizes[scale], sizes["paper"]
     common = size.common
     images = "; ".join(
-        f"{name}: {_count(one['train'])} training and {_count(one['test'])} test images, batches of {one['batch_size']}"
-        for name, one in ((name, {**common, **decided}) for name, decided in size.settings.items())
+        f"{name}: {_count(cell['train'])} training and {_count(cell['test'])} test images, batches of "
+        f"{cell['batch_size']}"
+        for name, cell in ((name, {**common, **decided}) for name, decided in size.settings.items())
     )
     left_out = sum(row not in size.rows and row not in OURS for row in full.rows)
     return (

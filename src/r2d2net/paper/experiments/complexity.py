@@ -1,10 +1,10 @@
-"""Table "complexity": how many numbers each design learns and keeps, and what a step of it costs.
+"""Table "complexity": how many numbers each design learns and stores, and what a step of it costs.
 
-The paper counts parameters of four networks, plain and Bayesian. Beside these counts stand, for every design on LeNet
-and AlexNet for CIFAR-10: parameters that are learnt, scale variables of the prior, all floats of the training state
-(the optimiser's and a sampler's kept draws among them), and the time of a step. Time alone is no function of a cell's
-settings; it is that of the process, on one thread, so that other processes do not count, beside torch's own training of
-the same network, with which it takes turns.
+The paper counts the parameters of four networks, plain and Bayesian. Beside these counts the table has, for every
+design on LeNet and AlexNet for CIFAR-10, the parameters that are learnt, the scale variables of the prior, all floats
+of the training state (including those of the optimiser and a sampler's stored draws), and the time of a step. The time
+is the only result that is not a function of a cell's settings. It is the CPU time of the process on one thread, so that
+other processes do not count, given beside that of torch's own training of the same network, in alternating rounds.
 """
 
 from __future__ import annotations
@@ -47,20 +47,19 @@ SIZES: dict[Scale, dict[str, Any]] = {
 
 
 def cells(scale: Scale, replicates: int | None = None) -> Sequence[Cell]:
-    """The counts of all networks, and every row on every network; counts are not random, so replicates are the same."""
+    """Return one cell for the counts of all networks, and every row on every network; replicates would be equal."""
     size = SIZES[scale]
     common = {"rounds": size["rounds"], "batch_size": size["batch_size"], "reference": "torch", "seed": 0}
-    found = [Cell("architectures", {"kind": "architectures", "seed": 0})]
-    found += [
+    rows = [
         Cell(f"{row}-{net}", {"kind": "row", "row": row, "net": net, **common}) for net in size["nets"] for row in ROWS
     ]
-    return found
+    return [Cell("architectures", {"kind": "architectures", "seed": 0}), *rows]
 
 
 def compute(settings: Settings, place: Place) -> dict[str, Any]:
-    """The counts of all networks, or one row's counts and time."""
+    """Count the parameters of all networks, or those of a row, whose step is also timed."""
     if settings["kind"] == "architectures":
-        return {"architectures": [one._asdict() for one in nets.architectures()]}
+        return {"architectures": [architecture._asdict() for architecture in nets.architectures()]}
     model = BayesianModel(nets.build(settings["net"]), prior_of(settings["row"]), Categorical())
     method = method_of(settings["row"])
     running = method.build(model, n=IMAGES, steps=10 * IMAGES // settings["batch_size"])
@@ -90,7 +89,17 @@ def compute(settings: Settings, place: Place) -> dict[str, Any]:
 
 
 def plain_training(net: nn.Module, x: Tensor, y: Tensor, *, fused: bool | None = None) -> Callable[[], float]:
-    """A step of torch's own: forward, cross-entropy, backward, Adam, the loss read as a number."""
+    """Return torch's own training step: forward, cross-entropy, backward, Adam, the loss read as a number.
+
+    Args:
+        net: The network.
+        x: Images of the batch.
+        y: Their classes.
+        fused: Whether Adam is fused, as torch has it.
+
+    Returns:
+        A function that takes one step and returns the loss.
+    """
     optimizer = torch.optim.Adam(net.parameters(), fused=fused)
 
     def step() -> float:
@@ -104,7 +113,7 @@ def plain_training(net: nn.Module, x: Tensor, y: Tensor, *, fused: bool | None =
 
 
 def timed(step: Callable[[], object]) -> float:
-    """Mean seconds of as many steps as lie between two refreshes."""
+    """Measure the mean seconds of a step, over as many steps as there are between two refreshes of the scales."""
     start = time.process_time()
     for _ in range(SWEEP):
         step()
@@ -112,7 +121,7 @@ def timed(step: Callable[[], object]) -> float:
 
 
 def reduced(scale: Scale) -> str:
-    """What a scale leaves out."""
+    """Say what a scale leaves out; "" for the paper's."""
     if scale == "paper":
         return ""
     return f"steps are timed with batches of {SIZES[scale]['batch_size']} images in place of 1024, on a CPU"

@@ -33,7 +33,8 @@ def require_data(artefact: Artefact, cells: Collection[Cell]) -> None:
     where = f"not in {VARIABLE}={root}" if root else f"{VARIABLE} is not set"
     public = [name for name, splits in missing.items() if known(name).fetchable(splits[0])]
     fetch = f"; `r2d2net data fetch {' '.join(public)}` downloads to it" if public else ""
-    raise DataError(f"{artefact.name} needs {names}, {where}: set it to the folder that holds the data sets{fetch}")
+    fix = f"set it to the folder that holds the data sets{fetch}"
+    raise DataError(f"{artefact.name} needs {names}, {where}", fix=fix)
 
 
 def required_splits(artefact: Artefact, cells: Collection[Cell]) -> dict[str, tuple[str, ...]]:

@@ -45,12 +45,12 @@ SIZES: dict[Scale, Settings] = {
 
 
 def cells(scale: Scale, replicates: int | None = None) -> Sequence[Cell]:
-    """Every row; of more replicates the first is drawn."""
+    """Return every row in every replicate; the figure shows the first replicate."""
     return cells_of_rows(ROWS, replicates or 1, 3300, {"kernel": 16, "validation": 0.1, **SIZES[scale]})
 
 
 def compute(settings: Settings, place: Place) -> dict[str, Any]:
-    """A row's largest filters, their deviations, and their feature maps of one test image."""
+    """Fit a row; return its largest filters, their deviations, and their feature maps of a test image."""
     train = set_of("cifar10", "train")
     images = training_images(settings, train)
     net = nets.SimpleCNN(classes=len(train.classes), kernel=settings["kernel"], activation="softplus")
@@ -69,7 +69,7 @@ def compute(settings: Settings, place: Place) -> dict[str, Any]:
         "accuracy": 100 * metrics.accuracy(test.labels, predicted.probs),
         "signal": _share(mean[kept], deviation[kept]),
         "signal_of_all": _share(mean, deviation),
-        "roughness": float(torch.stack([roughness(one) for one in mean[kept]]).mean()),
+        "roughness": float(torch.stack([roughness(kernel) for kernel in mean[kept]]).mean()),
         "near_zero": float((mean.abs() < NEAR_ZERO * start).float().mean()),
         "norms": mean.flatten(1).norm(dim=1)[order].tolist(),
         "map_noise": float((maps.std(dim=0).square().mean() / maps.mean(dim=0).var(dim=(1, 2)).mean()).sqrt()),
@@ -82,21 +82,25 @@ def compute(settings: Settings, place: Place) -> dict[str, Any]:
 
 
 def _filters(posterior: Posterior, draws: int, seed: int) -> tuple[Tensor, Tensor, Tensor]:
-    """The convolution's mean weights, and draws of its weights and of its biases."""
+    """Return the mean weights of the convolution, and draws of its weights and biases."""
     mean, drawn = posterior.named(posterior.mean()), posterior.named(posterior.sample(draws, seed=seed))
     return mean["conv.weight"].cpu(), drawn["conv.weight"].cpu(), drawn["conv.bias"].cpu()
 
 
 def _share(mean: Tensor, deviation: Tensor) -> float:
-    """Share of E w^2 that is the mean's: 1 where the posterior is sure of every weight, 0 where it knows none."""
+    """Return the share of E w^2 that is due to the mean: 1 if all weights are certain, 0 if none is known."""
     signal, noise = float(mean.square().sum()), float(deviation.square().sum())
     return signal / (signal + noise)
 
 
 def roughness(picture: Tensor) -> Tensor:
-    """Mean squared difference of neighbouring pixels, in units of that of independent ones.
+    """Measure the mean squared difference of neighbouring pixels, relative to that of independent pixels.
 
-    About 1 for white noise, near 0 for smooth pictures; (channels, height, width).
+    Args:
+        picture: Pixels, (channels, height, width).
+
+    Returns:
+        About 1 for white noise, near 0 for smooth pictures.
     """
     across = (picture[:, :, 1:] - picture[:, :, :-1]).square().mean()
     down = (picture[:, 1:] - picture[:, :-1]).square().mean()

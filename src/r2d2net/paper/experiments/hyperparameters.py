@@ -41,9 +41,9 @@ SWEEPS: dict[Scale, dict[str, Any]] = {
 
 
 def cells(scale: Scale, replicates: int | None = None) -> Sequence[Cell]:
-    """Every value of every hyperparameter, the others at their base; the base itself comes once."""
+    """Return every value of every hyperparameter with the others at their base, and the base itself once."""
     sweep = SWEEPS[scale]
-    found = {}
+    by_key = {}
     for replicate in range(REPLICATES[scale] if replicates is None else replicates):
         for scenario in sweep["scenarios"]:
             for name, values in sweep["grid"].items():
@@ -53,12 +53,12 @@ def cells(scale: Scale, replicates: int | None = None) -> Sequence[Cell]:
                     key = f"{where}-s{scenario}-{replicate}"
                     problem = {"scenario": scenario, "layers": 3, "replicate": replicate, "seed": 3200 + replicate}
                     size = {**simulated_regressions.SIZES[scale], "factors": [1.0]}
-                    found[key] = Cell(key, {"row": "r2d2-svgi", **at, "base": sweep["base"], **problem, **size})
-    return list(found.values())
+                    by_key[key] = Cell(key, {"row": "r2d2-svgi", **at, "base": sweep["base"], **problem, **size})
+    return list(by_key.values())
 
 
 def compute(settings: Settings, place: Place) -> dict[str, Any]:
-    """Errors at one setting."""
+    """Fit with the hyperparameters of a cell and measure the error on test rows."""
     rows = simulated_rows(settings)
     start = math.log1p(math.exp(settings["rho_0"]))
     method = {"initial_scale": start}

@@ -49,13 +49,13 @@ SIZES: dict[Scale, Settings] = {
 
 
 def cells(scale: Scale, replicates: int | None = None) -> Sequence[Cell]:
-    """Every row in every replicate."""
+    """Return every row in every replicate."""
     settings = {"net": "lenet", "validation": 0.1, **SIZES[scale]}
     return cells_of_rows(ROWS, replicates or REPLICATES[scale], 3400, settings)
 
 
 def compute(settings: Settings, place: Place) -> dict[str, Any]:
-    """A row's losses at every epoch, and its accuracy in the end."""
+    """Fit a row; return its losses at every epoch, and its accuracy in the end."""
     train = set_of("cifar10", "train")
     images = training_images(settings, train)
     net = image_net(settings["net"], images, len(train.classes))

@@ -1,17 +1,17 @@
-"""Tables "ood-mnist", "ood-cifar10" and "ood-drd": telling images of another kind by the uncertainty of ten methods.
+"""Tables "ood-mnist", "ood-cifar10" and "ood-drd": out-of-distribution detection by the uncertainty of ten methods.
 
-Three rows more have the rivals' priors by SVGI: rivals have the algorithm of R2D2-Net too.
+Three further rows have the rivals' priors by SVGI, so that rivals have the algorithm of R2D2-Net too.
 
-A LeNet is trained on one set, in-distribution images only, and its predictive entropy has to tell test images of that
-set from those of others. Figures have a direction, uncertain is outside; beside them stand those of the paper's
-convention, the larger of both directions of the draws' mean entropy (see `metrics.ood`). All sets come through the one
+A LeNet is trained on the images of one set alone, and its predictive entropy has to tell test images of that set from
+images of other sets. Our figures have a direction, in which uncertain images are outside; beside them are figures by
+the paper's convention, the larger of both directions of the draws' mean entropy (see `metrics.ood`). All sets have the
 preprocessing of the training images. The CIFAR-10 runs use grey images, as the authors' code does. Omniglot is inverted
 to MNIST's white on black.
 
-For diabetic retinopathy the paper's set is not public in its form: 500 images of APTOS 2019 stand in for it, grades 0
-and 1 (nothing to refer) inside and grades 2 to 4 outside, and figures are not to be quoted as the paper's set's. With a
-hundred images to train on, batches are small and epochs many: a first run with the settings of the other sets took five
-steps, and its accuracy on test images was that of guessing.
+The paper's set of diabetic retinopathy is not public in its form: 500 images of APTOS 2019 stand in for it, grades 0
+and 1 (nothing to refer) inside and grades 2 to 4 outside, and the figures must not be quoted as those of the paper's
+set. With a hundred images to train on, batches are small and epochs many: a first run with the settings of the other
+sets took five steps, and its accuracy on test images was that of guessing.
 """
 
 from __future__ import annotations
@@ -69,12 +69,20 @@ RETINAS: dict[Scale, Settings] = {
 
 
 def size_of(inside: str, scale: Scale) -> Settings:
-    """How much of everything."""
+    """Return the settings of training and testing at a scale.
+
+    Args:
+        inside: The set of in-distribution images: mnist, cifar10 or drd.
+        scale: The scale.
+
+    Returns:
+        The settings that all cells share.
+    """
     return {**SIZES[scale], **(RETINAS[scale] if inside == "drd" else {})}
 
 
 def cells(inside: str, scale: Scale, replicates: int | None = None) -> Sequence[Cell]:
-    """Every row in every replicate."""
+    """Return every row in every replicate."""
     common = {"inside": inside, "net": "lenet", "validation": 0.1, **size_of(inside, scale)}
 
     def settings(row: str) -> Settings:
@@ -85,17 +93,17 @@ def cells(inside: str, scale: Scale, replicates: int | None = None) -> Sequence[
 
 
 def compute(settings: Settings, place: Place) -> dict[str, Any]:
-    """A row's accuracy on its own images, and what its uncertainty says of the others; one entry a set outside."""
+    """Fit a row; measure its accuracy, and how well its uncertainty detects the images of each other set."""
     seed, test = settings["seed"], settings["test"]
     train, inside, outside = SETS[settings["inside"]](settings)
     images = training_images(settings, train, grey=settings["inside"] == "cifar10")
     net = image_net(settings["net"], images, len(train.classes))
     chosen = fit_row(settings, net, images, place, **images.options)
     inside = first(inside, test, seed)
-    outside = {name: first(one, test, seed) for name, one in outside.items()}
+    outside = {name: first(other, test, seed) for name, other in outside.items()}
     prediction: Any = chosen.posterior.predict(images.prepare(inside.images), settings["draws"])
     sides = (chosen.posterior, images.prepare, inside, outside)
-    found = ood_images(*sides, draws=settings["draws"])
+    directed = ood_images(*sides, draws=settings["draws"])
     paper = ood_images(*sides, "expected_entropy", draws=settings["draws"])
     return {
         "accuracy": 100 * metrics.accuracy(inside.labels, prediction.probs),
@@ -103,9 +111,9 @@ def compute(settings: Settings, place: Place) -> dict[str, Any]:
         "tried": chosen.tried,
         "settings": {
             name: {
-                "auroc": 100 * found[name].auroc,
-                "aupr": 100 * found[name].aupr_out,
-                "fpr95": 100 * found[name].fpr95_out,
+                "auroc": 100 * directed[name].auroc,
+                "aupr": 100 * directed[name].aupr_out,
+                "fpr95": 100 * directed[name].fpr95_out,
                 "paper_auroc": 100 * paper[name].paper_auroc,
                 "paper_aupr": 100 * paper[name].paper_aupr,
             }
@@ -114,7 +122,7 @@ def compute(settings: Settings, place: Place) -> dict[str, Any]:
     }
 
 
-Sets = tuple[ImageSet, ImageSet, dict[str, ImageSet]]
+Sets = tuple[ImageSet, ImageSet, dict[str, ImageSet]]  # training images, test images, test images of other sets
 
 
 def _digits(settings: Settings) -> Sets:
@@ -126,12 +134,12 @@ def _photographs(settings: Settings) -> Sets:
 
 
 def _elsewhere() -> dict[str, ImageSet]:
-    found = {name: set_of(key, "test") for name, key in OUTSIDE.items()}
-    return {**found, "OMNIGLOT": replace(found["OMNIGLOT"], images=transforms.invert(found["OMNIGLOT"].images))}
+    sets = {name: set_of(key, "test") for name, key in OUTSIDE.items()}
+    return {**sets, "OMNIGLOT": replace(sets["OMNIGLOT"], images=transforms.invert(sets["OMNIGLOT"].images))}
 
 
 def _retinas(settings: Settings) -> Sets:
-    """Grade 0 against grade 1, as a classifier, and grades 2 to 4 outside."""
+    """Return grades 0 and 1 as the two classes inside, and grades 2 to 4 outside."""
     whole = first(set_of("diabetic-retinopathy", "all"), None, settings["seed"])
     known = whole[whole.labels <= 1]
     known = replace(known, classes=known.classes[:2])
@@ -143,7 +151,7 @@ SETS: dict[str, Callable[[Settings], Sets]] = {"mnist": _digits, "cifar10": _pho
 
 
 def reduced(inside: str, scale: Scale) -> str:
-    """What a scale leaves out."""
+    """Say what a scale leaves out; "" for the paper's."""
     size = size_of(inside, scale)
     if scale == "paper":
         return ""

@@ -1,7 +1,7 @@
-"""Figure "prediction-bands": what designs predict of y = x^3 + e, mean and bands; the paper's fig. r2d2_pred.
+"""Figure "prediction-bands": predictive means and bands of the designs on y = x^3 + e; the paper's fig. r2d2_pred.
 
-The paper's shadow is "the prediction interval". Ours come in two: that of the function, whose width is the paper's
-"prediction variance", and that of a new observation, which can be checked: 90% of test rows should be inside.
+The paper's shaded area is "the prediction interval". Ours are two: the band of the function, whose width is the paper's
+"prediction variance", and the band of a new observation, which can be checked: 90% of test rows should be inside.
 """
 
 from __future__ import annotations
@@ -22,18 +22,19 @@ from r2d2net.paper.experiments.simulated_regressions import simulated_rows
 from r2d2net.prediction import Regression
 
 ROWS = ("mcd", "gauss-svi", "gauss-svgi", "hs-svi", "hs-svgi", "r2d2-svgi")
-LEVEL, REACH, POINTS, SHOWN = 0.9, 6.0, 121, 150  # of bands; the figure's ends, points of a curve, test rows in it
+LEVEL = 0.9  # of the bands
+REACH, POINTS, SHOWN = 6.0, 121, 150  # of the figure: largest |x|, points of a curve, test rows
 DRAWS = 100
 
 
 def cells(scale: Scale, replicates: int | None = None) -> Sequence[Cell]:
-    """Every row in every replicate."""
+    """Return every row in every replicate."""
     settings = {"scenario": "1", "layers": 3, **simulated_regressions.SIZES[scale]}
     return cells_of_rows(ROWS, replicates or simulated_regressions.REPLICATES[scale], 3000, settings)
 
 
 def compute(settings: Settings, place: Place) -> dict[str, Any]:
-    """A row's bands along x, and how wide and how right they are on test rows."""
+    """Fit a row; return its bands along x, and their widths and coverage on test rows."""
     rows = simulated_rows(settings)
     chosen = fit_row(settings, nets.paper_mlp(rows.x.shape[1], settings["layers"]), rows, place)
     x = torch.linspace(-REACH, REACH, POINTS)
@@ -61,7 +62,7 @@ def compute(settings: Settings, place: Place) -> dict[str, Any]:
 
 
 def _ends(samples: Tensor) -> tuple[Tensor, Tensor]:
-    """The band that holds the function with probability LEVEL at each input, from draws of it."""
+    """Return the ends of the band that contains the function with probability LEVEL at each input."""
     low, high = samples.quantile(torch.tensor([(1 - LEVEL) / 2, (1 + LEVEL) / 2]), dim=0)
     return low, high
 

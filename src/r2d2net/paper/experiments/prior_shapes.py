@@ -15,17 +15,17 @@ POINTS: dict[Scale, int] = {"smoke": 25, "machine": 100, "paper": 100}  # of a c
 
 
 def cells(scale: Scale, replicates: int | None = None) -> Sequence[Cell]:
-    """One for each prior; nothing is random, so replicates are all the same and there is one."""
+    """Return one cell for each prior; nothing is random, so there is one replicate."""
     return [Cell(_key(label), {"prior": label, "points": POINTS[scale], "seed": 0}) for label in labels()]
 
 
 def compute(settings: Settings, place: Place) -> dict[str, Any]:
-    """A prior's rates and curves."""
+    """Compute the rates and curves of a prior."""
     return rate_row(settings["prior"], settings["points"])._asdict()
 
 
 def _key(label: str) -> str:
-    """A label as a file name.
+    """Turn a label into a file name.
 
     >>> _key("R2D2 (paper's setting), a_pi=0.6, b=0.5")
     'r2d2-paper-s-setting-a_pi-0.6-b-0.5'
@@ -34,7 +34,7 @@ def _key(label: str) -> str:
 
 
 def reduced(scale: Scale) -> str:
-    """What a scale leaves out."""
+    """Say what a scale leaves out; "" for the paper's."""
     return "curves are of 25 points" if scale == "smoke" else ""
 
 

@@ -5,9 +5,9 @@
     dense     200 inputs, all relevant, coefficients N(0, 0.2^2)
     teacher   50 inputs, of which 5 feed a tanh network of 10 units       1,000 rows, noise 0.3
 
-The first three are linear, so that exact Monte Carlo (HMC with Gibbs sweeps of the scales) can stand beside the
-variational modes: what a prior is worth, and what its approximation loses. Every prior has the same modes and the same
-grid of step sizes on validation rows.
+The first three are linear, so that the variational modes can be compared with exact Monte Carlo (HMC with Gibbs sweeps
+of the scales), which shows how well a prior does and how much of that its approximation loses. Every prior has the same
+modes and the same grid of step sizes, chosen on held-out rows.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ SIZES: dict[Scale, dict[str, Any]] = {
 
 
 def cells(scale: Scale, replicates: int | None = None) -> Sequence[Cell]:
-    """Every prior in every mode and regime."""
+    """Return every prior in every mode and regime."""
     size = SIZES[scale]
     return [
         Cell(
@@ -78,12 +78,12 @@ def cells(scale: Scale, replicates: int | None = None) -> Sequence[Cell]:
 
 
 def compute(settings: Settings, place: Place) -> dict[str, Any]:
-    """Test error of a prior in a mode, and how well |E w| tells relevant inputs of a linear model from the rest."""
+    """Measure the test error of a prior in a mode, and how well |E w| finds the relevant inputs of a linear model."""
     regime, seed = settings["setting"], settings["seed"]
-    made = regression(regime, seed)
-    rows = len(made.y) - TEST
+    simulated = regression(regime, seed)
+    rows = len(simulated.y) - TEST
     held = round((1 - VALIDATION) * rows)
-    x, y, x_test, y_test = made.x[:rows], made.y[:rows], made.x[rows:], made.y[rows:]
+    x, y, x_test, y_test = simulated.x[:rows], simulated.y[:rows], simulated.x[rows:], simulated.y[rows:]
     inputs = x.shape[1]
     net: nn.Module = nn.Linear(inputs, 1) if regime in LINEAR else nets.mlp(inputs, [HIDDEN], 1)
     exact = settings["mode"] == "exact"
@@ -101,23 +101,31 @@ def compute(settings: Settings, place: Place) -> dict[str, Any]:
         **options,
     )
     predicted: Any = chosen.posterior.predict(x_test, DRAWS)
-    found = {
+    result = {
         "mse": metrics.mse(y_test, predicted.mean),
         "nll": metrics.nll(y_test, predicted),
         "coverage": metrics.coverage(y_test, *predicted.interval(0.9)),
         "tried": chosen.tried,
-        "reference": {"oracle": metrics.mse(y_test, made.mean[rows:])},
+        "reference": {"oracle": metrics.mse(y_test, simulated.mean[rows:])},
     }
     if exact:
-        converged = of_predictions(chosen.posterior, x_test[:REFERENCE])
-        found |= {"rhat": converged.worst_rhat, "ess": converged.least_ess}
-    if regime in LINEAR and not bool(made.relevant.all()):
-        found["relevance_auroc"] = metrics.auroc(made.relevant, chosen.posterior.mean()[:inputs].abs())
-    return found
+        convergence = of_predictions(chosen.posterior, x_test[:REFERENCE])
+        result |= {"rhat": convergence.worst_rhat, "ess": convergence.least_ess}
+    if regime in LINEAR and not bool(simulated.relevant.all()):
+        result["relevance_auroc"] = metrics.auroc(simulated.relevant, chosen.posterior.mean()[:inputs].abs())
+    return result
 
 
 def regression(regime: str, seed: int) -> Simulated:
-    """Rows of a regime, those to test on last; also of "correlated": sparse, its inputs an autoregression of 0.7."""
+    """Simulate the rows of a regime, test rows last.
+
+    Args:
+        regime: One of `REGIMES`, or "correlated": sparse, with inputs that are an autoregression of coefficient 0.7.
+        seed: Seed of the data.
+
+    Returns:
+        The data set.
+    """
     g = torch.Generator().manual_seed(seed)
     return _teacher(g) if regime == "teacher" else _linear(regime, g)
 
@@ -140,7 +148,7 @@ def _linear(regime: str, g: torch.Generator) -> Simulated:
 
 
 def _teacher(g: torch.Generator) -> Simulated:
-    """f(x) = v' tanh(W x), of variance about 1."""
+    """Simulate f(x) = v' tanh(W x), of variance about 1."""
     relevant = torch.zeros(TEACHER_INPUTS, dtype=torch.bool)
     relevant[torch.randperm(TEACHER_INPUTS, generator=g)[:TEACHER_RELEVANT]] = True
     inner = torch.randn(TEACHER_RELEVANT, TEACHER_UNITS, generator=g)
@@ -154,7 +162,7 @@ def _noisy(x: Tensor, mean: Tensor, noise: float, relevant: Tensor, g: torch.Gen
 
 
 def reduced(scale: Scale) -> str:
-    """What a scale leaves out."""
+    """Say what a scale leaves out; "" for the paper's."""
     size, full = SIZES[scale], SIZES["paper"]
     if scale == "paper":
         return ""

@@ -62,7 +62,7 @@ def artefact_of(name: str) -> Artefact:
         ParameterError: There is none with this name.
     """
     if name not in ARTEFACTS:
-        raise ParameterError(f"{name!r} is no artefact: use one of {', '.join(ARTEFACTS)}")
+        raise ParameterError("is no artefact", value=name, fix=f"use one of {', '.join(ARTEFACTS)}")
     return ARTEFACTS[name]
 
 

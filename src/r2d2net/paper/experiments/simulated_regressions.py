@@ -55,12 +55,12 @@ def simulated_rows(settings: Settings) -> Rows:
         The rows.
     """
     variant = settings.get("variant", "table")
-    made = data.simulate(settings["scenario"], n=settings["rows"], seed=settings["seed"], variant=variant)
+    simulated = data.simulate(settings["scenario"], n=settings["rows"], seed=settings["seed"], variant=variant)
     train = round(TRAIN * settings["rows"])
     fitted = round((1 - HELD) * train)
     parts = (slice(0, fitted), slice(fitted, train), slice(train, None))
-    (x, y), (held_x, held_y), (test_x, test_y) = ((made.x[part], made.y[part]) for part in parts)
-    return Rows(x, y, held_x, held_y, test_x, test_y, made.mean[train:])
+    (x, y), (held_x, held_y), (test_x, test_y) = ((simulated.x[part], simulated.y[part]) for part in parts)
+    return Rows(x, y, held_x, held_y, test_x, test_y, simulated.mean[train:])
 
 
 def reduced(scale: Scale, replicates: int | None = None) -> str:

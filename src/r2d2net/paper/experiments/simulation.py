@@ -1,11 +1,11 @@
 """Table "simulation": test MSE and inference error of 11 rows on 3 scenarios with L = 0, 1, 2, 3 hidden layers.
 
-Three rows more have the rivals' priors by SVGI: rivals have the algorithm of R2D2-Net too.
+Three further rows have the rivals' priors by SVGI, so that rivals have the algorithm of R2D2-Net too.
 
-A first stage has Hamiltonian Monte Carlo find the oracle of each prior, scenario and depth, by chains that start where
-variational runs end; the rows are then judged on test rows and against the oracle: by the paper's distance of mean
-weights, and in function space. MSE is given beside that of the true function, of least squares and of the best constant
-on the same test rows.
+In a first stage Hamiltonian Monte Carlo computes an oracle for each prior, scenario and depth, by chains that start
+where variational runs end. The rows are then measured on test rows and against the oracle: by the paper's distance of
+mean weights, and in function space. The MSE is given beside that of the true function, of least squares and of the best
+constant on the same test rows.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from r2d2net.paper.experiments import TITLES
 from r2d2net.paper.experiments.artefact import Artefact, Scale
 from r2d2net.paper.experiments.grid import Cell, Place, Settings
 from r2d2net.paper.experiments.row_fitting import fit_row
-from r2d2net.paper.experiments.simulated_regressions import simulated_rows
+from r2d2net.paper.experiments.simulated_regressions import Rows, simulated_rows
 from r2d2net.paper.experiments.table_rows import ROWS, our_training, prior_of
 from r2d2net.posterior import Posterior
 from r2d2net.run.fit import fit
@@ -89,9 +89,9 @@ SIZES: dict[Scale, dict[str, Any]] = {
 
 
 def cells(scale: Scale, replicates: int | None = None, variant: str = "table") -> Sequence[Cell]:
-    """One oracle for each prior and problem, then every row on every problem, in every replicate."""
+    """Return an oracle for each prior and problem, then every row on every problem, in every replicate."""
     size = SIZES[scale]
-    found: list[Cell] = []
+    listed: list[Cell] = []
     for replicate in range(size["replicates"] if replicates is None else replicates):
         for scenario in size["scenarios"]:
             for layers in size["layers"]:
@@ -109,75 +109,79 @@ def cells(scale: Scale, replicates: int | None = None, variant: str = "table") -
                 for row in priors.values():
                     settings = {"kind": "oracle", "row": row, **problem}
                     key = _oracle_key(settings)
-                    found.append(Cell(f"oracle-{key}", settings, leaves=(f"{key}.safetensors",)))
+                    listed.append(Cell(f"oracle-{key}", settings, leaves=(f"{key}.safetensors",)))
                 for row in NAMES:
                     settings = {"kind": "row", "row": row, **problem}
-                    found.append(Cell(f"{row}-{where}", settings, 1, needs=(f"oracle-{_oracle_key(settings)}",)))
-    return found
+                    listed.append(Cell(f"{row}-{where}", settings, 1, needs=(f"oracle-{_oracle_key(settings)}",)))
+    return listed
 
 
 def compute(settings: Settings, place: Place) -> dict[str, Any]:
-    """One oracle, or one row on one problem."""
+    """Compute an oracle, or fit a row and compare it with its oracle."""
     rows = simulated_rows(settings)
-    x, y = torch.cat([rows.x, rows.held_x]), torch.cat([rows.y, rows.held_y])
-    x_test, y_test = rows.test_x, rows.test_y
     oracle = place.shared / (_oracle_key(settings) + ".safetensors")
     if settings["kind"] == "oracle":
-        prior = prior_of(settings["row"], settings["recipe"], len(y))
-        model = BayesianModel(nets.paper_mlp(x.shape[1], settings["layers"]), prior)
-        chains = [_chain(settings, model, (x, y), number, place.run) for number in range(CHAINS)]
-        drawn = torch.cat([one.predict(x_test[:REFERENCE], DRAWS // CHAINS).samples for one in chains])
-        mean = torch.stack([one.mean() for one in chains]).mean(0)
-        save_file({"mean": mean, "functions": drawn.contiguous()}, oracle)
-        found = of_predictions(chains, x_test[:REFERENCE])
-        average = torch.stack([one.predict(x_test, DRAWS // CHAINS).mean for one in chains]).mean(0)
-        return {
-            "rhat": found.worst_rhat,
-            "rhat_median": float(found.rhat.median()),
-            "ess": found.least_ess,
-            "divergences": found.divergences,
-            "mse": metrics.mse(y_test, average),
-        }
-
-    chosen = fit_row(settings, nets.paper_mlp(x.shape[1], settings["layers"]), rows, place)
-    predicted: Any = chosen.posterior.predict(x_test, DRAWS)
+        return _compute_oracle(settings, rows, place, oracle)
+    chosen = fit_row(settings, nets.paper_mlp(rows.x.shape[1], settings["layers"]), rows, place)
+    predicted: Any = chosen.posterior.predict(rows.test_x, DRAWS)
     truth = load_file(oracle)
-    at_reference = chosen.posterior.predict(x_test[:REFERENCE], DRAWS)
+    at_reference = chosen.posterior.predict(rows.test_x[:REFERENCE], DRAWS)
     return {
-        "mse": metrics.mse(y_test, predicted.mean),
-        "nll": -float(predicted.log_prob(y_test).mean()),
-        "coverage": metrics.coverage(y_test, *predicted.interval(0.9)),
+        "mse": metrics.mse(rows.test_y, predicted.mean),
+        "nll": -float(predicted.log_prob(rows.test_y).mean()),
+        "coverage": metrics.coverage(rows.test_y, *predicted.interval(0.9)),
         "inference_error": metrics.parameter_error(chosen.posterior.mean(), truth["mean"]),
         "function_error": metrics.function_error(at_reference, truth["functions"]),
         "function_distance": metrics.function_distance(at_reference, truth["functions"]),
         "tried": chosen.tried,
-        "reference": reference_errors(x, y, x_test, y_test, rows.test_mean),
+        "reference": reference_errors(rows),
+    }
+
+
+def _compute_oracle(settings: Settings, rows: Rows, place: Place, file: Path) -> dict[str, Any]:
+    """Sample the posterior under a row's prior, and save the mean weights and draws of the function."""
+    x, y = _all_training_rows(rows)
+    prior = prior_of(settings["row"], settings["recipe"], len(y))
+    model = BayesianModel(nets.paper_mlp(x.shape[1], settings["layers"]), prior)
+    chains = [_chain(settings, model, (x, y), number, place.run) for number in range(CHAINS)]
+    at_reference = rows.test_x[:REFERENCE]
+    functions = torch.cat([chain.predict(at_reference, DRAWS // CHAINS).samples for chain in chains])
+    mean = torch.stack([chain.mean() for chain in chains]).mean(0)
+    save_file({"mean": mean, "functions": functions.contiguous()}, file)
+    convergence = of_predictions(chains, at_reference)
+    predicted = torch.stack([chain.predict(rows.test_x, DRAWS // CHAINS).mean for chain in chains]).mean(0)
+    return {
+        "rhat": convergence.worst_rhat,
+        "rhat_median": float(convergence.rhat.median()),
+        "ess": convergence.least_ess,
+        "divergences": convergence.divergences,
+        "mse": metrics.mse(rows.test_y, predicted),
     }
 
 
 def _chain(
     settings: Settings, model: BayesianModel, data: tuple[Tensor, Tensor], number: int, place: Path
 ) -> Posterior:
-    """A chain of Hamiltonian Monte Carlo from the mean of a variational run of its own, with a seed that no row has.
+    """Run a chain of Hamiltonian Monte Carlo from the mean of a variational run, with a seed that no row has.
 
-    From random weights hundreds of transitions would be spent on the way to where the posterior's mass is.
+    From random weights, hundreds of transitions would be spent on the way to where the posterior's mass is.
     """
-    wanted, seed = settings["oracle"], ORACLE_SEED + CHAINS * settings["seed"] + number
+    lengths, seed = settings["oracle"], ORACLE_SEED + CHAINS * settings["seed"] + number
     options: dict[str, Any] = {"seed": seed, "verbose": False, "jobs": 1}
     near = fit(
         model,
         data,
         SVGI(),
-        epochs=wanted["epochs"],
+        epochs=lengths["epochs"],
         batch_size=settings["batch_size"],
         resume=place / f"near-{number}",
         **options,
     )
     net = nets.paper_mlp(data[0].shape[1], settings["layers"])
     net.load_state_dict(near.state_dict())
-    sampler = HMC(chains=1, start="net", max_tree_depth=wanted["depth"])
-    there = BayesianModel(net, prior_of(settings["row"], settings["recipe"], len(data[1])))
-    return fit(there, data, sampler, epochs=wanted["transitions"], resume=place / f"chain-{number}", **options)
+    sampler = HMC(chains=1, start="net", max_tree_depth=lengths["depth"])
+    started = BayesianModel(net, prior_of(settings["row"], settings["recipe"], len(data[1])))
+    return fit(started, data, sampler, epochs=lengths["transitions"], resume=place / f"chain-{number}", **options)
 
 
 def _oracle_key(settings: Settings) -> str:
@@ -185,20 +189,33 @@ def _oracle_key(settings: Settings) -> str:
     return f"{prior}-s{settings['scenario']}-l{settings['layers']}-{settings['replicate']}"
 
 
-def reference_errors(x: Tensor, y: Tensor, x_test: Tensor, y_test: Tensor, mean_test: Tensor) -> dict[str, float]:
-    """Test MSE of the true function, of least squares and of the best constant."""
-    ones, ones_test = (torch.cat([part, torch.ones(len(part), 1)], dim=1).double() for part in (x, x_test))
-    line = torch.linalg.lstsq(ones, y[:, None].double()).solution
+def _all_training_rows(rows: Rows) -> tuple[Tensor, Tensor]:
+    """Return the rows that are not test rows, held-out rows last."""
+    return torch.cat([rows.x, rows.held_x]), torch.cat([rows.y, rows.held_y])
+
+
+def reference_errors(rows: Rows) -> dict[str, float]:
+    """Measure the test MSE of the true function, of least squares and of the best constant.
+
+    Args:
+        rows: The data set; least squares and the constant are fitted to all rows that are not test rows.
+
+    Returns:
+        The errors by the names oracle, least_squares and constant.
+    """
+    x, y = _all_training_rows(rows)
+    design, test_design = (torch.cat([part, torch.ones(len(part), 1)], dim=1).double() for part in (x, rows.test_x))
+    coefficients = torch.linalg.lstsq(design, y[:, None].double()).solution
     return {
-        "oracle": metrics.mse(y_test, mean_test),
+        "oracle": metrics.mse(rows.test_y, rows.test_mean),
         # LAPACK's last digits depend on where in memory the rows lie, and a result must not
-        "least_squares": float(f"{metrics.mse(y_test, (ones_test @ line)[:, 0]):.9g}"),
-        "constant": metrics.mse(y_test, y.mean().expand_as(y_test)),
+        "least_squares": float(f"{metrics.mse(rows.test_y, (test_design @ coefficients)[:, 0]):.9g}"),
+        "constant": metrics.mse(rows.test_y, y.mean().expand_as(rows.test_y)),
     }
 
 
 def reduced(scale: Scale) -> str:
-    """What a scale leaves out."""
+    """Say what a scale leaves out; "" for the paper's."""
     size, full = SIZES[scale], SIZES["paper"]
     if scale == "paper":
         return ""

@@ -1,10 +1,10 @@
 """Table "uci": error and log density on the UCI regressions, one hidden layer of 50 ReLU units, the published splits.
 
-Tables are those of the catalogue that are there, and any other folder or zip of the same layout that stands beside
-them: data.txt, index_features.txt, index_target.txt, index_train_K.txt and index_test_K.txt. A table with fewer splits
-than a scale has cells of these alone. A tenth of the training rows chooses step sizes and starts: two runs for every
-method, of which validation finds the better; for the adaptive prior these are its two forms, and ensembles have members
-instead.
+The tables are those of the catalogue that are there, and any other folder or zip file of the same layout beside them:
+data.txt, index_features.txt, index_target.txt, index_train_K.txt and index_test_K.txt. A table with fewer splits than
+a scale has cells for the splits that it has. A tenth of the training rows is held out to choose step sizes and starts.
+Every method has two runs, of which the held-out rows choose; for the adaptive prior these are its two forms, and
+ensembles have their members instead.
 """
 
 from __future__ import annotations
@@ -48,23 +48,38 @@ SIZES: dict[Scale, dict[str, Any]] = {
 
 
 def tables() -> dict[str, Path]:
-    """Name -> folder or zip of every table that is there, in the order of their names."""
+    """Find all tables of the UCI layout in the folder that R2D2NET_DATA names.
+
+    Returns:
+        Folders or zip files by the names of the tables, in the order of these names.
+
+    Raises:
+        DataError: There are none.
+    """
     root = os.environ.get(VARIABLE)
-    found = {}
+    paths = {}
     for folder in [Path(root).expanduser() / name for name in FOLDERS] if root else []:
         for path in sorted(folder.glob("*")):
             if path.suffix == ".zip" or (path / "data.txt").exists() or (path / "data" / "data.txt").exists():
-                found[KNOWN.get(path.stem, path.stem)] = path
-    if not found:
+                paths[KNOWN.get(path.stem, path.stem)] = path
+    if not paths:
         raise DataError(
-            f"{root or f'{VARIABLE}, which is not set,'} has no tables in {' or '.join(FOLDERS)}: set {VARIABLE} to a "
-            f"folder that has some; `r2d2net data fetch {' '.join(KNOWN.values())}` downloads to it"
+            f"{root or f'{VARIABLE}, which is not set,'} has no tables in {' or '.join(FOLDERS)}",
+            fix=f"set {VARIABLE} to a folder that has some; `r2d2net data fetch {' '.join(KNOWN.values())}` downloads "
+            "to it",
         )
-    return dict(sorted(found.items()))
+    return dict(sorted(paths.items()))
 
 
 def splits_of(table: Path) -> int:
-    """How many splits a table has; one without index files has the published ones."""
+    """Count the splits of a table; a table without index files has the published ones.
+
+    Args:
+        table: Folder or zip file of the table.
+
+    Returns:
+        The number of splits.
+    """
     names = {last_part(name) for name in member_names(table)}
     if "index_train_0.txt" not in names:
         return SPLITS
@@ -72,10 +87,10 @@ def splits_of(table: Path) -> int:
 
 
 def cells(scale: Scale, replicates: int | None = None) -> Sequence[Cell]:
-    """Every row on every table and on those of so many splits that it has."""
+    """Return every row on every table, on as many of its splits as there are replicates."""
     size = SIZES[scale]
     wanted = size["splits"] if replicates is None else replicates
-    there = {name: splits_of(path) for name, path in list(tables().items())[: size["most"]]}
+    counts = {name: splits_of(path) for name, path in list(tables().items())[: size["most"]]}
     return [
         Cell(
             f"{row}-{name}-{split}",
@@ -90,8 +105,8 @@ def cells(scale: Scale, replicates: int | None = None) -> Sequence[Cell]:
             },
         )
         for split in range(wanted)
-        for name, splits in there.items()
-        if split < splits
+        for name, count in counts.items()
+        if split < count
         for row in ROWS
     ]
 
@@ -121,7 +136,8 @@ def read_split(settings: Settings) -> Split:
     """
     table: Table = data.read_uci(tables()[settings["setting"]])
     if settings["replicate"] >= len(table.splits):
-        raise DataError(f"{settings['setting']} has {len(table.splits)} splits: split {settings['replicate']} is none")
+        problem = f"{settings['setting']} has no split {settings['replicate']}"
+        raise DataError(problem, fix=f"use one of its {len(table.splits)}, counted from 0")
     (x, y), (test_x, test_y) = table.split(settings["replicate"])
     y, test_y = y.reshape(-1), test_y.reshape(-1)
     order = torch.randperm(len(y), generator=torch.Generator().manual_seed(settings["seed"]))
@@ -156,7 +172,7 @@ def compute(settings: Settings, place: Place) -> dict[str, Any]:
 
 
 def reduced(scale: Scale) -> str:
-    """What a scale leaves out."""
+    """Say what a scale leaves out; "" for the paper's."""
     size, full = SIZES[scale], SIZES["paper"]
     if scale == "paper":
         return ""

@@ -27,13 +27,13 @@ DRAWS = 1000  # densities need more of them than the paper's 100
 
 
 def cells(scale: Scale, replicates: int | None = None) -> Sequence[Cell]:
-    """Every row in every replicate."""
+    """Return every row in every replicate."""
     settings = {"scenario": "2", "layers": 3, **simulated_regressions.SIZES[scale]}
     return cells_of_rows(ROWS, replicates or simulated_regressions.REPLICATES[scale], 3100, settings)
 
 
 def compute(settings: Settings, place: Place) -> dict[str, Any]:
-    """Draws of the weights nearest zero, and how near it they stay."""
+    """Fit a row; return draws of the weights nearest zero, and how near zero they are."""
     rows = simulated_rows(settings)
     chosen = fit_row(settings, nets.paper_mlp(rows.x.shape[1], settings["layers"]), rows, place)
     layer = chosen.posterior.model.bayesian[0]
@@ -55,7 +55,7 @@ def compute(settings: Settings, place: Place) -> dict[str, Any]:
 
 
 def _quantiles(weights: Tensor) -> dict[str, Any]:
-    """Quantiles of |w| at equally spaced probabilities from 0 to 1."""
+    """Return quantiles of |w| at equally spaced probabilities from 0 to 1."""
     return pack(np.quantile(weights.abs().numpy(), np.linspace(0, 1, QUANTILES)))
 
 
