@@ -18,7 +18,7 @@ from typing import Any
 from safetensors.torch import load, load_file, save
 from torch import Tensor
 
-from r2d2net.errors import CheckpointError, Value
+from r2d2net.errors import CheckpointError, Shown, Value
 from r2d2net.files import replace_when_written
 
 FORMAT = 1
@@ -162,10 +162,9 @@ def unflatten(
         tensor = tensors[name]
         fits = tensor.shape == like.shape or any_shape(name)
         if not fits or tensor.dtype != like.dtype:
-            raise CheckpointError(
-                f"the saved run holds {name!r} as {tuple(tensor.shape)} {tensor.dtype}, "
-                f"the model needs {tuple(like.shape)} {like.dtype}"
-            )
+            held = Shown(f"{tuple(tensor.shape)} {tensor.dtype}")
+            needed = f", the model needs {tuple(like.shape)} {like.dtype}"
+            raise CheckpointError((f"the saved run holds {name!r} as ", Value(held), needed))
     return _fill(template, tensors, "")
 
 

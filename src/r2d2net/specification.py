@@ -16,7 +16,7 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
-from r2d2net.errors import CheckpointError, ParameterError
+from r2d2net.errors import Argument, CheckpointError, ParameterError, Shown, Value
 from r2d2net.inference.base import Method
 from r2d2net.likelihoods.base import Likelihood
 from r2d2net.model import AnyPrior, BayesianModel
@@ -63,14 +63,14 @@ def describe(thing: Any) -> Specification:
     elif callable(getattr(thing, "hyperparameters", None)):
         arguments = thing.hyperparameters()
     else:
-        raise ParameterError(f"{cls.__name__} cannot say what its arguments are: make it a frozen dataclass")
+        raise ParameterError("cannot say what its arguments are", value=cls, fix="make it a frozen dataclass")
     plain = {name: list(value) if isinstance(value, tuple) else value for name, value in arguments.items()}
     for name, value in plain.items():
         try:
             json.dumps(value)
         except (TypeError, ValueError) as error:
-            what = f"{name} of {cls.__name__} is a {type(value).__name__}"
-            raise ParameterError(f"{what}, which JSON cannot hold: use numbers, texts or lists of them") from error
+            problem = (f"of {cls.__name__} is a ", Value(type(value)), ", which JSON cannot hold")
+            raise ParameterError(problem, argument=name, fix="use numbers, texts or lists of them") from error
     is_builtin = any(registry.holds(cls) for contract, registry in CONTRACTS.items() if issubclass(cls, contract))
     origin = {} if is_builtin else {"origin": OUTSIDE}
     return {"type": cls.__name__, **origin, "arguments": plain}
@@ -145,14 +145,16 @@ def require_classes(classes: Classes) -> None:
         ParameterError: An entry of ``classes`` is unsuitable.
     """
     if not isinstance(classes, Sequence) or isinstance(classes, str):
-        raise ParameterError(f"classes={classes!r} is no list: give classes=[MyPrior, MyLikelihood], say")
+        fix = ("give ", Argument("classes", Shown("[MyPrior, MyLikelihood]")), ", say")
+        raise ParameterError("is no list", argument="classes", value=classes, fix=fix)
     for position, cls in enumerate(classes):
         if not isinstance(cls, type) or not issubclass(cls, tuple(CONTRACTS)):
-            name = f"the class {cls.__name__}" if isinstance(cls, type) else repr(cls)
-            raise ParameterError(f"classes holds {name}: give classes of priors, likelihoods and algorithms")
+            problem = ("holds ", "the class " if isinstance(cls, type) else "", Value(cls))
+            raise ParameterError(problem, argument="classes", fix="give classes of priors, likelihoods and algorithms")
         for other in classes[:position]:
             if other is not cls and other.__name__ == cls.__name__ and _contract(other) is _contract(cls):
-                raise ParameterError(f"classes holds two classes {cls.__name__!r}: give the one that was saved")
+                twice = ("holds two classes ", Value(cls.__name__))
+                raise ParameterError(twice, argument="classes", fix="give the one that was saved")
 
 
 def _contract(cls: type) -> type:
@@ -169,8 +171,8 @@ def _build(contract: type, specification: Specification, classes: Classes) -> An
         handed = [cls for cls in classes if cls.__name__ == name and issubclass(cls, contract)]
         if not handed:
             raise CheckpointError(
-                f"the saved run names the {registry.kind} {name!r}, which r2d2net does not have: "
-                f"hand its class over, load(..., classes=[{name}])"
+                (f"the saved run names the {registry.kind} ", Value(name), ", which r2d2net does not have"),
+                fix=("hand its class over, load(..., ", Argument("classes", Shown(f"[{name}]")), ")"),
             )
         cls = handed[0]
     try:
