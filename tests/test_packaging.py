@@ -1,4 +1,4 @@
-"""What surrounds the package agrees with itself: workflows, Makefile, declared versions, changelog."""
+"""What surrounds the package agrees with itself: workflows, Makefile, declared versions, changelog, ARCHITECTURE.md."""
 
 import re
 import subprocess
@@ -14,10 +14,16 @@ from packaging.version import Version
 import r2d2net
 
 ROOT = Path(__file__).parents[1]
+PACKAGE = ROOT / "src" / "r2d2net"
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 TESTS = yaml.safe_load((ROOT / ".github" / "workflows" / "tests.yml").read_text(encoding="utf-8"))
 MAKEFILE = (ROOT / "Makefile").read_text(encoding="utf-8")
 TARGETS = set(re.findall(r"^([a-z-]+):(?!=)", MAKEFILE, flags=re.MULTILINE))
+
+
+CODE = re.compile(r"`([^`\n]+)`")
+FILE = re.compile(r"[\w./-]+\.(?:py|md|toml|yml|yaml|txt|csv|html|json)|[\w./-]+/")
+MODULE = re.compile(r"[\w/]+\.py\b")
 
 
 def pinned() -> dict[str, Version]:
@@ -98,3 +104,20 @@ def test_changelog_has_a_section_of_the_version() -> None:
     titles = re.findall(r"^## (.*)$", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), flags=re.MULTILINE)
     assert titles[0] == "[Unreleased]"
     assert titles[1].startswith(f"[{r2d2net.__version__}] - ")
+
+
+def test_architecture_names_every_package() -> None:
+    named = set(CODE.findall((ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")))
+    packages = {folder.parent.relative_to(PACKAGE).as_posix() + "/" for folder in PACKAGE.rglob("*/__init__.py")}
+    modules = {path.name for path in PACKAGE.glob("*.py") if not path.name.startswith("__")}
+    assert packages | modules <= named, sorted((packages | modules) - named)
+
+
+@pytest.mark.parametrize("page", [ROOT / "ARCHITECTURE.md", *sorted((ROOT / "docs" / "design").glob("*.md"))], ids=str)
+def test_design_pages_name_files_that_exist(page: Path) -> None:
+    """Names in backquotes with a file's ending or a closing slash, and all of modules, are in package or checkout."""
+    text = page.read_text(encoding="utf-8")
+    names = {name for name in CODE.findall(text) if FILE.fullmatch(name)} | set(MODULE.findall(text))
+    missing = {name for name in names if not ((PACKAGE / name).exists() or (ROOT / name).exists())}
+    assert not missing, f"{page.name} names files that do not exist: {sorted(missing)}"
+    assert page.name != "ARCHITECTURE.md" or len(names) > 20
