@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Any
 
 import typer
@@ -18,16 +17,10 @@ SUMMARIES = {
     "report": "Write the reports of finished or unfinished reproductions from their result files, and an index of "
     "them.",
 }
-HOME = "r2d2net.paper.cli"
 
 
 class PaperCommand(TyperCommand):
     """A command that is defined in `r2d2net.paper.cli`, of which only name and summary are known before it is used."""
-
-    @property
-    def is_imported(self) -> bool:
-        """Whether the definition has been imported."""
-        return HOME in sys.modules
 
     @property
     def definition(self) -> Any:
