@@ -22,6 +22,27 @@ def test_example_runs(code: str) -> None:
     exec(compile(code, str(README), "exec"), {})
 
 
+def test_examples_pass_strict_type_checks(tmp_path: Path) -> None:
+    """As they stand, by ``mypy --strict``; scikit-learn has no types of its own."""
+    files = [tmp_path / f"example_{number}.py" for number in range(len(BLOCKS))]
+    for file, code in zip(files, BLOCKS, strict=True):
+        file.write_text(code, encoding="utf-8")
+    settings = tmp_path / "mypy.ini"
+    settings.write_text("[mypy]\nstrict = True\n[mypy-sklearn.*]\nignore_missing_imports = True\n", encoding="utf-8")
+    cache = tmp_path / "cache"
+    options = ["--config-file", settings, "--cache-dir", cache, "--follow-imports", "silent"]
+    done = subprocess.run(
+        [sys.executable, "-m", "mypy", *options, *files], cwd=tmp_path, capture_output=True, text=True, timeout=300
+    )
+    assert done.returncode == 0, done.stdout
+    wrong = files[0].read_text(encoding="utf-8").replace("p.interval(0.9)", "p.probs")
+    files[0].write_text(wrong, encoding="utf-8")
+    done = subprocess.run(
+        [sys.executable, "-m", "mypy", *options, files[0]], cwd=tmp_path, capture_output=True, text=True, timeout=300
+    )
+    assert '"Regression" has no attribute "probs"' in done.stdout  # the checks see what a posterior predicts
+
+
 def test_commands_run(tmp_path: Path) -> None:
     assert COMMANDS
     bin_first = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"

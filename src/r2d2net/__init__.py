@@ -22,19 +22,25 @@ if TYPE_CHECKING:
     from r2d2net.estimators import R2D2Classifier, R2D2Regressor
     from r2d2net.model import BayesianModel
     from r2d2net.posterior import Posterior, load, save
+    from r2d2net.prediction import Classification, Counts, DirichletClassification, Prediction, Regression
     from r2d2net.run.fit import fit
 
 __version__ = "0.1.0"
 __all__ = [
     "BayesianModel",
     "CheckpointError",
+    "Classification",
+    "Counts",
     "DataError",
+    "DirichletClassification",
     "DivergenceError",
     "ParameterError",
     "Posterior",
+    "Prediction",
     "R2D2Classifier",
     "R2D2NetError",
     "R2D2Regressor",
+    "Regression",
     "__version__",
     "data",
     "diagnostics",
@@ -56,6 +62,11 @@ HOMES = {
     "Posterior": "posterior",
     "R2D2Classifier": "estimators",
     "R2D2Regressor": "estimators",
+    "Classification": "prediction",
+    "Counts": "prediction",
+    "DirichletClassification": "prediction",
+    "Prediction": "prediction",
+    "Regression": "prediction",
     "fit": "run.fit",
     "load": "posterior",
     "save": "posterior",
@@ -63,13 +74,15 @@ HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    """Names are imported when first used: torch takes seconds, for which `r2d2net --help` need not wait."""
+    """Import a public name when it is first used: torch takes seconds, for which `r2d2net --help` need not wait."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     home = import_module(f"r2d2net.{HOMES.get(name, name)}")
-    globals()[name] = found = getattr(home, name) if name in HOMES else home
-    return found
+    public = getattr(home, name) if name in HOMES else home
+    globals()[name] = public
+    return public
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    """Return the public names, which `dir` and editors show."""
+    return sorted(__all__)

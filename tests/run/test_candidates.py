@@ -65,7 +65,7 @@ def test_the_least_validation_score_is_returned_and_restart_0_is_the_single_run(
 
 
 def test_restart_0_is_the_single_run_to_the_bit(monkeypatch):
-    monkeypatch.setattr(runs, "validation_score", lambda running, state, *_: float(state.step > 0))  # a tie
+    monkeypatch.setattr(runs, "validation_score", lambda source, *_: float(source.state.step > 0))  # a tie
     chosen = fit(restarts=2, validation=0.2, patience=None)
     assert chosen.settings["restart"] == 0
     assert same(chosen, fit(validation=0.2))
