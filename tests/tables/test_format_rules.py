@@ -128,5 +128,5 @@ def test_settings_of_older_runs_lack_the_new_options():
     older = {name: value for name, value in settings.plain().items() if name not in ("decimal", "dates")}
     assert Settings.back(older) == Settings(target="y")
     for wrong in ({"decimal": ";"}, {"decimal": 1}, {"dates": "year"}):
-        with pytest.raises(ParameterError, match=f"--{next(iter(wrong))} .*: use "):
+        with pytest.raises(ParameterError, match=f"{next(iter(wrong))}=.*: use "):
             Settings.of({"target": "y", **wrong})

@@ -248,7 +248,7 @@ def test_columns_come_back_from_json_as_they_were():
 
 def test_options_that_name_no_column_and_tables_without_inputs_are_one_line():
     train = table(y=["0"] * 4, x=list("abab"))
-    with pytest.raises(ParameterError, match="--ignore names 'zz': the table has 'y', 'x'"):
+    with pytest.raises(ParameterError, match="ignore names 'zz': the table has 'y', 'x'"):
         learn_columns(train, "y", ignore=["zz"])
     with pytest.raises(DataError, match=r"no column besides 'y' can be used: 'x' \(as told\)"):
         learn_columns(train, "y", ignore=["x"])
@@ -258,7 +258,7 @@ def test_row_numbers_are_kept_if_told():
     train = table(y=["0"] * 8, month=[str(i) for i in range(8)], x=list("abababab"))
     assert "--keep 'month' uses it" in learn_columns(train, "y").left_out["month"]
     assert learn_columns(train, "y", keep=["month"]).names == ["month", "x"]
-    with pytest.raises(ParameterError, match="--keep names 'zz'"):
+    with pytest.raises(ParameterError, match="keep names 'zz'"):
         learn_columns(train, "y", keep=["zz"])
 
 

@@ -218,13 +218,16 @@ def test_going_on_with_a_finished_run_writes_nothing_and_says_so(data, tmp_path)
 @pytest.mark.parametrize("restarts", ["1", "2"])
 def test_divergence_is_met_with_options_that_there_are(data, tmp_path, monkeypatch, restarts):
     def diverge(run, running, nll=0.0):
-        raise DivergenceError(f"training diverged at step 3; {ADVICE}")
+        raise DivergenceError("training diverged at step 3: nll is nan", fix=ADVICE)
 
     monkeypatch.setattr("r2d2net.run.train._require_finite", diverge)
     monkeypatch.setattr("r2d2net.run.several_runs.joblib.cpu_count", lambda: 1)  # in this process
     ended = command("fit", data, "--target", "y", *QUICK, "--restarts", restarts, "--quiet", "--out", tmp_path / "run")
     assert ended.code == 1
-    assert "training diverged at step 3; use another --algorithm or --seed, a larger --batch-size" in ended.error
+    assert (
+        "training diverged at step 3: nll is nan; use another --algorithm or --seed, a larger --batch-size"
+        in ended.error
+    )
     assert "lr" not in ended.error
     options = command("fit", "--help").out
     assert all(option in options for option in re.findall(r"--[\w-]+", ended.error))

@@ -86,7 +86,7 @@ def test_numbers_beyond_all_bounds_are_no_classes(told):
         ["1", "2", "3e150", "4e150"] * 5,
     ):
         with pytest.raises(
-            DataError, match=r"--target y has values beyond 1e\+100: rescale it to between 1e-15 and 1e\+15"
+            DataError, match=r"target='y' has values beyond 1e\+100: rescale it to between 1e-15 and 1e\+15"
         ):
             detect_task(pd.Series(cells), "y", told)
     assert detect_task(pd.Series(["1e200", "2e200"] * 5), "y", "binary").classes == ("1e200", "2e200")
@@ -108,9 +108,9 @@ def test_the_user_overrides_and_is_told_where_that_cannot_be():
     whole = pd.Series(["1", "2", "3"] * 5)
     assert detect_task(whole, "y", "regression").kind == "regression"
     assert detect_task(pd.Series([1.0, 5.0, 9.0] * 5), "y", "multiclass").classes == ("1", "5", "9")
-    with pytest.raises(DataError, match=r"--task binary: y has 3 classes: use multiclass"):
+    with pytest.raises(DataError, match=r"task='binary': y has 3 classes: use multiclass"):
         detect_task(whole, "y", "binary")
-    with pytest.raises(DataError, match=r"--task regression: only 0 of 4 values are numbers, 'a' is not"):
+    with pytest.raises(DataError, match=r"task='regression': only 0 of 4 values are numbers, 'a' is not"):
         detect_task(pd.Series(list("abab")), "y", "regression")
     with pytest.raises(DataError, match="there is nothing to learn"):
         detect_task(pd.Series(["3"] * 5), "y")
@@ -122,10 +122,10 @@ def test_the_user_overrides_and_is_told_where_that_cannot_be():
 
 def test_counts_that_were_taken_for_classes_are_told_of_regression():
     few = pd.Series([str(i % 7) for i in range(30)] + ["7"], dtype=object)
-    said = r"multiclass was detected, 8 classes by their numbers, and '7' has one row: use --task regression if"
-    with pytest.raises(DataError, match=f"--target y: {said}"):
+    said = r"multiclass was detected, 8 classes by their numbers, and '7' has one row: use task='regression' if"
+    with pytest.raises(DataError, match=f"target='y': {said}"):
         detect_task(few, "y")
-    with pytest.raises(DataError, match="'7', '8' have one row each: use --task regression"):
+    with pytest.raises(DataError, match="'7', '8' have one row each: use task='regression'"):
         detect_task(pd.concat([few, pd.Series(["8"])], ignore_index=True), "y")
     with pytest.raises(DataError, match=r"one row of '7': give at least two rows a class$"):
         detect_task(few, "y", "multiclass")
@@ -224,8 +224,8 @@ def test_classes_of_few_rows_keep_some_to_train():
 @pytest.mark.parametrize("told", ["auto", "regression"])
 def test_dates_are_no_target_unless_they_are_told_to_be_classes(cells, told):
     column = pd.Series([cell % (1 + i) for cell in cells for i in range(20)] * 2, dtype=object)
-    fix = "write them as numbers, such as days since the first, or take each as a class by --task multiclass$"
-    with pytest.raises(DataError, match=f"--target y has dates such as {column[0]!r}: {fix}"):
+    fix = "write them as numbers, such as days since the first, or take each as a class by task='multiclass'$"
+    with pytest.raises(DataError, match=f"target='y' has dates such as {column[0]!r}: {fix}"):
         detect_task(column, "y", told)
     assert len(detect_task(column, "y", "multiclass").classes) == 20 * len(cells)
 

@@ -30,7 +30,7 @@ from r2d2net.run.orphans import end_with
 from r2d2net.run.progress import lines
 from r2d2net.run.resume import finished, require_same
 from r2d2net.run.threads import one_thread
-from r2d2net.run.train import Plan, train, with_noise_of_validation
+from r2d2net.run.train import ADVICE, Plan, train, with_noise_of_validation
 from r2d2net.specification import reading
 
 FOLDER = "r2d2net-candidates"  # removed in the end: a name that nobody else gives a folder
@@ -102,7 +102,7 @@ def _best(plans: Sequence[Plan], folders: Sequence[Path], outcomes: Sequence[Out
     entries = [_entry(plan, outcome) for plan, outcome in zip(plans, outcomes, strict=True)]
     finite = [index for index, entry in enumerate(entries) if entry["validation"] is not None]
     if not finite:
-        raise DivergenceError(f"all {len(plans)} runs failed; the first: {entries[0]['error']}")
+        raise DivergenceError(f"all {len(plans)} runs failed; the first: {entries[0]['error']}", fix=ADVICE)
     best = min(finite, key=lambda index: entries[index]["validation"])
     posterior = finished(folders[best], plans[best])
     assert posterior is not None
@@ -114,7 +114,7 @@ def _merged(plans: Sequence[Plan], folders: Sequence[Path], outcomes: Sequence[O
     """Return all draws of the runs as one posterior; if one run failed there is none."""
     failures = [f"run {k + 1} of {len(plans)}: {o.failure}" for k, o in enumerate(outcomes) if o.failure is not None]
     if failures:
-        raise DivergenceError(failures[0])
+        raise DivergenceError(failures[0], fix=ADVICE)
     each = [finished(folder, plan) for folder, plan in zip(folders, plans, strict=True)]
     parts = [posterior for posterior in each if posterior is not None]
     together = parts[0].source.with_state(merged([posterior.state for posterior in parts]))
@@ -191,7 +191,7 @@ def _run(plan: Plan, folder: Path) -> Outcome:
         try:
             posterior = train(plan, folder, resume=True, verbose=False)
         except DivergenceError as error:
-            return Outcome(None, str(error))
+            return Outcome(None, str(DivergenceError(error.problem)))
     if not plan.compared:
         return Outcome(None, None)
     score = posterior.candidates[0]["validation"]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from r2d2net.errors import DataError
+from r2d2net.errors import Argument, DataError
 from r2d2net.tables.cell_parsing import Values
 from r2d2net.tables.column_encoders import CategoryEncoder, ColumnEncoder, Counts, Encoded, NumberEncoder
 from r2d2net.tables.format_rules import NO_RULES, ColumnFormat, FormatRules, detect_column_format
@@ -104,7 +104,8 @@ def learn_inputs(
         reasons = ", ".join(f"{name!r} ({why})" for name, why in list(left_out.items())[:5]) or "there is no other"
         raise DataError(f"no column besides {target!r} can be used: {reasons}")
     if inputs > MOST_INPUTS:
-        raise DataError(f"the columns make {inputs} inputs, more than {MOST_INPUTS}: leave some out by --ignore")
+        problem = f"the columns make {inputs} inputs, more than {MOST_INPUTS}"
+        raise DataError(problem, fix=("leave some out by ", Argument("ignore")))
     return LearntInputs(Columns(tuple(used), left_out, read_as), Encoded.beside(parts), counts)
 
 

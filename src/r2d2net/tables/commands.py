@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
-from r2d2net.errors import ParameterError
+from r2d2net.errors import Argument, ParameterError, Shown
 from r2d2net.options import Json, Quiet
 from r2d2net.registry import ALGORITHMS, PRIORS
 from r2d2net.tables.phrases import counted
@@ -99,7 +99,8 @@ def fit(
     if resume is not None:
         if options or config or overwrite or out:
             wrong = next(iter([*options, *(["config"] if config else []), *(["out"] if out else []), "overwrite"]))
-            raise ParameterError(f"--{wrong.replace('_', '-')} cannot be given with --resume: the run has its settings")
+            problem = ("cannot be given with ", Argument("resume"))
+            raise ParameterError(problem, argument=wrong, fix="the run has its settings")
         worked = resume_table(resume, data, verbose=not quiet, say=say)
         _show_fit(resume, json=json, quiet=quiet, worked=worked)
         return
@@ -107,7 +108,8 @@ def fit(
     file, folder = given.pop("data", None), given.pop("out", None)
     source = data if data is not None else None if file is None else path_of("data", file)
     if source is None:
-        raise ParameterError("DATA is missing: give a CSV or Parquet file, or --resume RUN")
+        fix = ("give a CSV or Parquet file, or ", Argument("resume", Shown("RUN")))
+        raise ParameterError("is missing", argument="data", fix=fix)
     place = out if out is not None else Path("run") if folder is None else path_of("out", folder)
     settings = Settings.of({**given, **options})
     fit_table(source, place, settings, overwrite=overwrite, verbose=not quiet, say=say)

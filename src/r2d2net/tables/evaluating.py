@@ -36,7 +36,7 @@ def evaluate_file(
             found = [str(name) for name in block.columns]
             extra = run.columns.match(found, str(data), task.target)
             if task.target not in found:
-                raise DataError(f"{data} lacks the target {task.target!r}: `r2d2net predict` needs none")
+                raise DataError(f"lacks the target {task.target!r}", value=data, fix="`r2d2net predict` needs none")
         y = task.read(block[task.target])
         there = ~np.isnan(y)
         known = there & (y >= 0 if not task.is_regression else True)
@@ -48,7 +48,7 @@ def evaluate_file(
         flagged += int(is_unlike(run.typicality(encoded)).sum())
         rows += len(encoded.x)
     if rows == 0:
-        raise DataError(f"{data} has no row with a known {task.target}: give at least one")
+        raise DataError(f"has no row with a known {task.target}", value=data, fix="give at least one")
     run.columns.require_cells(counts, rows, str(data))
     notes = encoding_note(data) + ignored(extra or [])
     if digest(data) == run.content["data"].get("sha256"):

@@ -37,7 +37,7 @@ CONTROL = re.compile(rb"[\x00-\x08\x0e-\x1f\x7f\x81\x8d\x8f\x90\x9d]")  # no sig
 UTF8 = re.compile(rb"[\xc2-\xdf][\x80-\xbf]|[\xe0-\xef][\x80-\xbf]{2}")  # a letter there, two strange signs here
 UNUSED = "\x1f"  # a sign that no line has, so that lines stay whole
 PARQUET = (".parquet", ".pq")
-HINT = "Parquet needs pyarrow: pip install 'r2d2net[parquet]', or use CSV"
+HINT = "pip install 'r2d2net[parquet]', or use CSV"
 
 
 def is_parquet(path: Path) -> bool:
@@ -48,7 +48,7 @@ def is_parquet(path: Path) -> bool:
 def require_parquet(path: Path) -> None:
     """Refuse Parquet where pyarrow is not installed."""
     if is_parquet(path) and find_spec("pyarrow") is None:
-        raise DataError(f"{path}: {HINT}")
+        raise DataError((":", " Parquet needs pyarrow"), value=path, fix=HINT)
 
 
 def read_table(path: Path) -> pd.DataFrame:
@@ -103,8 +103,8 @@ def _csv_blocks(path: Path, rows: int) -> Iterator[pd.DataFrame]:
                 except StopIteration:
                     return
                 except pd.errors.ParserWarning as warning:
-                    message = f"{path} has rows with more fields than its header: mend or quote them"
-                    raise DataError(message) from warning
+                    problem = "has rows with more fields than its header"
+                    raise DataError(problem, value=path, fix="mend or quote them") from warning
             yield block
 
 
@@ -250,7 +250,7 @@ def _parquet_blocks(path: Path, rows: int) -> Iterator[pd.DataFrame]:
                 block.columns = names
                 yield block
     except pa.ArrowException as error:
-        raise DataError(f"{path} cannot be read as Parquet: {_first_line(error)}") from error
+        raise DataError(f"cannot be read as Parquet: {_first_line(error)}", value=path) from error
 
 
 def stored_types(path: Path) -> dict[str, Any]:
@@ -268,14 +268,14 @@ def _distinct(path: Path, names: list[str]) -> list[str]:
     twice = list(dict.fromkeys(name for name in names if names.count(name) > 1)) if len(set(names)) < len(names) else []
     if twice:
         fix = f"its first line looks like data: {FIX}" if are_data(names) else "rename them"
-        raise DataError(f"{path} has several columns called {quoted_names(twice)}: {fix}")
+        raise DataError(f"has several columns called {quoted_names(twice)}", value=path, fix=fix)
     return names
 
 
 def _require_file(path: Path) -> None:
     if not path.is_file():
         what = "is a folder" if path.is_dir() else "is not there"
-        raise DataError(f"{path} {what}: give a CSV or Parquet file")
+        raise DataError(what, value=path, fix="give a CSV or Parquet file")
 
 
 @contextmanager
@@ -287,14 +287,14 @@ def _one_line(path: Path) -> Iterator[None]:
         raise
     except UnicodeDecodeError as error:
         what = f"no {'UTF-16' if '16' in error.encoding else 'UTF-8'} text (byte {error.object[error.start]:#04x})"
-        raise DataError(f"{path} is {what}: save it as UTF-8") from error
+        raise DataError(f"is {what}", value=path, fix="save it as UTF-8") from error
     except (ValueError, OverflowError, EOFError, LookupError, csv.Error, zlib.error) as error:
         problem = _csv_problem(path) if _is_syntax_error(error) else None
         if problem is not None:
-            raise DataError(f"{path}: {problem[0]}: {problem[1]}") from error
-        raise DataError(f"{path} cannot be read as a table: {_first_line(error)}") from error
+            raise DataError((":", f" {problem[0]}"), value=path, fix=problem[1]) from error
+        raise DataError(f"cannot be read as a table: {_first_line(error)}", value=path) from error
     except OSError as error:
-        raise DataError(f"{path} cannot be read: {error.strerror or _first_line(error)}") from error
+        raise DataError(f"cannot be read: {error.strerror or _first_line(error)}", value=path) from error
 
 
 def _first_line(error: Exception) -> str:

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from r2d2net.errors import CheckpointError, DataError, DivergenceError, Interrupted, R2D2NetError
+from r2d2net.errors import Argument, CheckpointError, DataError, DivergenceError, Interrupted, R2D2NetError
 from r2d2net.estimators import R2D2Classifier, R2D2Regressor
 from r2d2net.estimators.base import RELEVANCE_DRAWS, RELEVANCE_ROWS, SHUFFLES, BayesianPerceptron
 from r2d2net.files import replace_when_written, write_json
@@ -23,7 +23,6 @@ from r2d2net.posterior import Posterior
 from r2d2net.provenance import provenance
 from r2d2net.report.run_page import write_run_page
 from r2d2net.run.threads import one_thread
-from r2d2net.run.train import ADVICE
 from r2d2net.shrinkage import input_relevance
 from r2d2net.tables import run_folder
 from r2d2net.tables.file_reader import digest
@@ -38,7 +37,16 @@ from r2d2net.tables.training_table import TrainingTable, read_training_table
 from r2d2net.tables.validation import require_no_spreadsheet, require_suitable, require_target
 
 Say = Callable[[str], None]
-ADVICE_OF_OPTIONS = "use another --algorithm or --seed, a larger --batch-size, or look for extreme values in columns"
+ANEW = ("fit anew with ", Argument("overwrite"))
+AFTER_DIVERGENCE = (
+    "use another ",
+    Argument("algorithm"),
+    " or ",
+    Argument("seed"),
+    ", a larger ",
+    Argument("batch_size"),
+    ", or look for extreme values in columns",
+)
 
 
 def fit_table(data: Path, folder: Path, settings: Settings, *, overwrite: bool, verbose: bool, say: Say) -> None:
@@ -84,12 +92,13 @@ def resume_table(folder: Path, data: Path | None, *, verbose: bool, say: Say) ->
     settings = Settings.back(content["settings"])
     place = Path(str(content["data"].get("path"))) if data is None else data
     if not place.is_file():
-        raise DataError(f"{place}, the data of {folder}, is not there: give its place, fit DATA --resume {folder}")
+        fix = ("give its place, fit DATA ", Argument("resume", folder))
+        raise DataError(f", the data of {folder}, is not there", value=place, fix=fix)
     if digest(place) != content["data"].get("sha256"):
-        raise CheckpointError(f"{place} is not the file that {folder} was begun with: fit anew with --overwrite")
+        raise CheckpointError(f"is not the file that {folder} was begun with", value=place, fix=ANEW)
     table = read_training_table(place, settings)
     if (table.columns.plain(), table.task.plain()) != (content.get("columns"), content.get("task")):
-        raise CheckpointError(f"{folder} was begun by another version of r2d2net: fit anew with --overwrite")
+        raise CheckpointError("was begun by another version of r2d2net", value=folder, fix=ANEW)
     with _going_on(folder):
         _fit(folder, content, table, settings, verbose, say)
     return True
@@ -102,9 +111,9 @@ def _going_on(folder: Path) -> Iterator[None]:
     try:
         yield
     except DivergenceError as error:
-        raise DivergenceError(str(error).replace(ADVICE, ADVICE_OF_OPTIONS)) from error
+        raise DivergenceError(error.problem, fix=AFTER_DIVERGENCE) from error
     except KeyboardInterrupt as error:
-        raise Interrupted(f"interrupted: {how}") from error
+        raise Interrupted("interrupted", fix=how) from error
     except BrokenPipeError:  # whoever reads the notes has gone
         raise
     except (CheckpointError, OSError) as error:

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from r2d2net.errors import CheckpointError, DataError, ParameterError
+from r2d2net.errors import CheckpointError, DataError, ParameterError, Shown
 from r2d2net.tables.column_encoders import CategoryEncoder, ColumnEncoder, Counts, Encoded, NumberEncoder
 from r2d2net.tables.column_names import FIX, are_data
 from r2d2net.tables.date_formats import date_format_in_words
@@ -65,10 +65,10 @@ class Columns:
         if lacking:
             alike = {name.lower(): name for name in found}
             near = [alike[name.lower()] for name in lacking if name.lower() in alike]
-            hint = f"; it has {quoted_names(near)}: rename" if near else ": add them"
+            hint, fix = (f"; it has {quoted_names(near)}", "rename") if near else ("", "add them")
             if are_data(found):
-                hint = f", and its first line looks like data ({quoted_names(found, 3)}): {FIX}"
-            raise DataError(f"{where} lacks the columns {quoted_names(lacking, 20)}{hint}")
+                hint, fix = f", and its first line looks like data ({quoted_names(found, 3)})", FIX
+            raise DataError(f"lacks the columns {quoted_names(lacking, 20)}{hint}", value=Shown(where), fix=fix)
         return [name for name in found if name not in {*self.names, *self.left_out, target}]
 
     def encode(self, table: pd.DataFrame, counts: Counts | None = None) -> Encoded:
@@ -88,15 +88,16 @@ class Columns:
             filled = rows - missing
             if missing + unreadable == rows and not column.gaps:
                 what = "readable" if filled else "filled"
-                fix = f"training rows had no gaps there: give its values, written as they were{_how(column)}"
-                raise DataError(f"{where}: column {column.name!r} has no {what} cell, {fix}")
+                problem = (":", f" column {column.name!r} has no {what} cell, training rows had no gaps there")
+                fix = f"give its values, written as they were{_how(column)}"
+                raise DataError(problem, value=Shown(where), fix=fix)
             least = READABLE
             if isinstance(column, NumberEncoder) and column.unreadable:
                 least = 0.5  # more than a tenth may be chance
             if filled >= WHOLE_COLUMN and filled - unreadable < least * filled:
-                what = f"{unreadable:,} of {filled:,} filled cells cannot be read"
+                unread = f" {unreadable:,} of {filled:,} filled cells cannot be read"
                 fix = f"write them as the training rows were{_how(column)}, or leave them empty"
-                raise DataError(f"{where}: column {column.name!r}: {what}: {fix}")
+                raise DataError((":", f" column {column.name!r}:", unread), value=Shown(where), fix=fix)
             if isinstance(column, CategoryEncoder):
                 _require_levels(column, counts, where)
 
@@ -114,7 +115,7 @@ class Columns:
             return cls(tuple(used), dict(plain["left_out"]), dict(plain["read_as"]))
         except (KeyError, TypeError, ValueError) as error:
             reason = f"{type(error).__name__} {error}"
-            raise CheckpointError(f"the columns of the run cannot be read, {reason}: fit again") from error
+            raise CheckpointError(f"the columns of the run cannot be read, {reason}", fix="fit again") from error
 
 
 def _require_levels(column: CategoryEncoder, counts: Counts, where: str) -> None:
@@ -122,9 +123,9 @@ def _require_levels(column: CategoryEncoder, counts: Counts, where: str) -> None
     strange = counts[column.name, "rare"] + counts[column.name, "unseen"]
     if counts[column.name, "known"] or strange < WHOLE_COLUMN or (1 - column.known) ** strange > CHANCE:
         return
-    what = f"column {column.name!r}: none of {strange:,} filled cells is of a level that training rows had"
+    unknown = f" none of {strange:,} filled cells is of a level that training rows had"
     fix = f"write them as there ({quoted_names(column.levels)}), or fit again with rows like these"
-    raise DataError(f"{where}: {what}: {fix}")
+    raise DataError((":", f" column {column.name!r}:", unknown), value=Shown(where), fix=fix)
 
 
 def chosen_columns(given: Sequence[str], names: list[str], option: str) -> list[str]:
@@ -137,7 +138,8 @@ def chosen_columns(given: Sequence[str], names: list[str], option: str) -> list[
     found = [part for part in chain.from_iterable(parts) if part]
     unknown = [name for name in found if name not in names]
     if unknown:
-        raise ParameterError(f"--{option} names {quoted_names(unknown)}: the table has {quoted_names(names)}")
+        fix = f"the table has {quoted_names(names)}"
+        raise ParameterError(f"names {quoted_names(unknown)}", argument=option, fix=fix)
     return found
 
 

@@ -64,5 +64,5 @@ def relevance_of_run(folder: Path) -> list[dict[str, Any]]:
         isinstance(one, dict) and all(isinstance(one.get(name), kind) for name, kind in needed.items())
         for one in inputs
     ):
-        raise CheckpointError(f"{folder / RELEVANCE} is damaged: fit again")
+        raise CheckpointError("is damaged", value=folder / RELEVANCE, fix="fit again")
     return inputs

@@ -68,9 +68,9 @@ class Novelty:
             found = cls(**{name: tensor.numpy() for name, tensor in tensors.items()})
             fits = found.center.shape == (inputs,) and found.whitener.shape == (inputs, inputs)
         except (TypeError, AttributeError) as error:
-            raise CheckpointError(f"{folder / FILE} is not of this version of r2d2net: {error}") from error
+            raise CheckpointError(f"is not of this version of r2d2net: {error}", value=folder / FILE) from error
         if not fits:
-            raise CheckpointError(f"{folder / FILE} is of a run with other inputs: fit again")
+            raise CheckpointError("is of a run with other inputs", value=folder / FILE, fix="fit again")
         return found
 
 

@@ -53,7 +53,7 @@ def predict_file(
     Nothing is written under the name of the output, nor to standard output, before all rows are predicted.
     """
     if out is not None and out.exists() and out.samefile(data):
-        raise ParameterError(f"-o {out} is the file of the rows itself: give another name")
+        raise ParameterError("is the file of the rows itself", argument="out", value=out, fix="give another name")
     require_no_spreadsheet(data)
     summary = Summary()
     kept: list[str] = []
@@ -73,7 +73,7 @@ def predict_file(
             summary.filled += int((encoded.filled > 0).sum())
             progress(summary.rows)
         if summary.rows == 0:
-            raise DataError(f"{data} has no rows: give at least one")
+            raise DataError("has no rows", value=data, fix="give at least one")
         summary.opening = encoding_note(data)
         run.columns.require_cells(summary.counts, summary.rows, str(data))
     return summary
@@ -84,7 +84,6 @@ def _checked(run: FittedRun, data: Path, found: list[str], keep: tuple[str, ...]
     extra, kept = run.columns.match(found, str(data), run.task.target), chosen_columns(keep, found, "keep")
     taken = [name for name in kept if name in names_of(run.task)]
     if taken or len(set(kept)) < len(kept):
-        raise ParameterError(
-            f"--keep {','.join(keep)} names a column twice or one that is written anyway: leave it out"
-        )
+        problem = "names a column twice or one that is written anyway"
+        raise ParameterError(problem, argument="keep", value=keep, fix="leave it out")
     return [name for name in extra if name not in kept], kept

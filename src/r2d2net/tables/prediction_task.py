@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from r2d2net.errors import CheckpointError, DataError, require
+from r2d2net.errors import Argument, CheckpointError, DataError, Text, require
 from r2d2net.tables.cell_parsing import LARGEST, MISSING_WORDS, parse_numbers
 from r2d2net.tables.date_formats import detect_date_formats
 from r2d2net.tables.format_rules import DURATIONS_NOTE, NO_RULES, ColumnFormat, FormatRules, choose_number_format
@@ -29,6 +29,7 @@ TASKS = ("auto", "regression", "binary", "multiclass")
 MOST_NUMBERED = 10  # whole numbers that are taken for classes
 MOST_CLASSES = 100
 LEAST, MOST = 1e-15, 1e15  # size of a target whose square, a variance, is a number in float32, too
+REGRESSION, MULTICLASS = Argument("task", "regression"), Argument("task", "multiclass")
 WHOLE = re.compile(r"[+-]?(0|[1-9]\d{0,99})")
 CODE = re.compile(r"0\d+$")
 
@@ -116,7 +117,7 @@ def detect_task(column: pd.Series | RawColumn, target: str, told: str = "auto", 
     values = cells.numbers(detected.format)
     filled = sum(text is not None for text in texts)
     if filled == 0:
-        raise DataError(f"--target {target} is empty: choose a column with values")
+        raise DataError("is empty", argument="target", value=target, fix="choose a column with values")
     readable = values[~np.isnan(values)]
     is_number = 0 < len(readable) >= READABLE * int((~cells.empty).sum())
     if told in ("auto", "regression") and not is_number:
@@ -155,16 +156,16 @@ def _require_no_giants(target: str, column: RawColumn) -> None:
     """Refuse numbers that are too large to be read as such, lest they be taken for classes."""
     values = column.numbers(keep_infinite=True)
     if np.isinf(values).any() and int((~np.isnan(values)).sum()) >= READABLE * int((~column.empty).sum()):
-        raise DataError(
-            f"--target {target} has values beyond {LARGEST:g}: rescale it to between {LEAST:g} and {MOST:g}"
-        )
+        fix = f"rescale it to between {LEAST:g} and {MOST:g}"
+        raise DataError(f"has values beyond {LARGEST:g}", argument="target", value=target, fix=fix)
 
 
 def _require_no_dates(target: str, column: RawColumn, texts: np.ndarray) -> None:
     """Refuse dates, lest each be taken for a class."""
     if column.holds_iso_dates() or detect_date_formats(column) is not None:
-        fix = "write them as numbers, such as days since the first, or take each as a class by --task multiclass"
-        raise DataError(f"--target {target} has dates such as {texts[~column.empty][0]!r}: {fix}")
+        fix = ("write them as numbers, such as days since the first, or take each as a class by ", MULTICLASS)
+        problem = f"has dates such as {texts[~column.empty][0]!r}"
+        raise DataError(problem, argument="target", value=target, fix=fix)
 
 
 def _same_numbers(texts: np.ndarray, number_format: str) -> np.ndarray:
@@ -206,34 +207,41 @@ def _numbered(values: np.ndarray) -> bool:
 def _regression(target: str, column: RawColumn, readable: np.ndarray, filled: int, is_number: bool) -> Task:
     if not is_number:
         sample = next(text for text in column.texts[np.isnan(column.numbers())] if text is not None)
-        share = f"only {len(readable)} of {filled} values are numbers, {sample[:40]!r} is not"
-        raise DataError(f"--task regression: {share}: choose another --target or task")
+        problem = (":", f" only {len(readable)} of {filled} values are numbers, {sample[:40]!r} is not")
+        fix = ("choose another ", Argument("target"), " or task")
+        raise DataError(problem, argument="task", value="regression", fix=fix)
     if len(np.unique(readable)) < 2:
-        raise DataError(f"--target {target} has one value, {readable[0]:g}: there is nothing to learn")
+        raise _one_value(target, f"{readable[0]:g}")
     return Task(target, "regression")
 
 
 def _classification(target: str, kind: str, texts: np.ndarray, told: str, is_number: bool, unit: str) -> Task:
     counts = Counter(text for text in texts if text is not None)
     if len(counts) < 2:
-        raise DataError(f"--target {target} has one value, {next(iter(counts))!r}: there is nothing to learn")
+        raise _one_value(target, repr(next(iter(counts))))
     if kind == "binary" and len(counts) > 2:
-        raise DataError(f"--task binary: {target} has {len(counts)} classes: use multiclass")
+        too_many = (":", f" {target} has {len(counts)} classes")
+        raise DataError(too_many, argument="task", value="binary", fix="use multiclass")
     if len(counts) > MOST_CLASSES:
-        hint = "use --task regression, or another target"
+        hint: Text = ("use ", REGRESSION, ", or another target")
         if told == "auto":
             hint = f"{unit}, or choose another target" if unit else "choose another target"
-        raise DataError(f"--target {target} has {len(counts)} different values, {MOST_CLASSES} classes at most: {hint}")
+        problem = f"has {len(counts)} different values, {MOST_CLASSES} classes at most"
+        raise DataError(problem, argument="target", value=target, fix=hint)
     rare = sorted(level for level, count in counts.items() if count < 2)
     if rare and is_number and told == "auto":
-        few = f"{kind} was detected, {len(counts)} classes by their numbers, and {quoted_names(rare)} has one row"
-        if len(rare) > 1:
-            few = few.replace(" has one row", " have one row each")
-        fix = "use --task regression if it is a quantity or a count, or give at least two rows a class"
-        raise DataError(f"--target {target}: {few}: {fix}")
+        rows = f"{quoted_names(rare)} {'has one row' if len(rare) == 1 else 'have one row each'}"
+        single = (":", f" {kind} was detected, {len(counts)} classes by their numbers, and {rows}")
+        fix = ("use ", REGRESSION, " if it is a quantity or a count, or give at least two rows a class")
+        raise DataError(single, argument="target", value=target, fix=fix)
     if rare:
-        raise DataError(f"--target {target} has one row of {quoted_names(rare)}: give at least two rows a class")
+        problem = f"has one row of {quoted_names(rare)}"
+        raise DataError(problem, argument="target", value=target, fix="give at least two rows a class")
     return Task(target, kind, tuple(sorted(counts, key=_order)))
+
+
+def _one_value(target: str, value: str) -> DataError:
+    return DataError(f"has one value, {value}", argument="target", value=target, fix="there is nothing to learn")
 
 
 def _order(level: str) -> tuple[bool, float, str]:

@@ -41,12 +41,14 @@ def prediction_writer(out: Path | None, stdout: IO[str], form: str, source: Path
         return
     if out.is_dir() or not Path(os.path.realpath(out)).parent.is_dir():
         what = "is a folder" if out.is_dir() else "lies in a folder that is not there"
-        raise ParameterError(f"-o {out} {what}: give the name of a CSV or Parquet file")
+        raise ParameterError(what, argument="out", value=out, fix="give the name of a CSV or Parquet file")
     if out.suffix.lower() not in (".csv", ".txt", ".tsv", "", *PARQUET):
-        raise ParameterError(f"-o {out} ends in {out.suffix}: predictions are written as .csv or .parquet")
+        fix = "predictions are written as .csv or .parquet"
+        raise ParameterError(f"ends in {out.suffix}", argument="out", value=out, fix=fix)
     if is_stream(out):
         if is_parquet(out):
-            raise ParameterError(f"-o {out} is a pipe or a device, and Parquet needs a file: use CSV or another name")
+            problem = "is a pipe or a device, and Parquet needs a file"
+            raise ParameterError(problem, argument="out", value=out, fix="use CSV or another name")
         with _spooled("csv") as (spool, write):
             yield write
             with open(os.open(out, os.O_WRONLY | os.O_APPEND), "w", encoding="utf-8", newline="") as stream:

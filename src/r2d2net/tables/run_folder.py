@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from r2d2net.errors import CheckpointError, ParameterError
+from r2d2net.errors import Argument, CheckpointError, ParameterError
 from r2d2net.estimators import R2D2Classifier, R2D2Regressor
 from r2d2net.estimators.base import BayesianPerceptron
 from r2d2net.files import make_folder
@@ -80,27 +80,28 @@ def read_json(path: Path) -> dict[str, Any]:
     try:
         content = json.loads(path.read_bytes().decode())
     except FileNotFoundError as error:
-        raise CheckpointError(f"{path} is not there: give the folder of a run of `r2d2net fit`") from error
+        raise CheckpointError("is not there", value=path, fix="give the folder of a run of `r2d2net fit`") from error
     except OSError as error:
-        raise CheckpointError(f"{path} cannot be read: {error.strerror}") from error
+        raise CheckpointError(f"cannot be read: {error.strerror}", value=path) from error
     except (ValueError, RecursionError) as error:
-        raise CheckpointError(f"{path} is damaged, it is no JSON: fit again") from error
+        raise CheckpointError("is damaged, it is no JSON", value=path, fix="fit again") from error
     if not isinstance(content, dict):
-        raise CheckpointError(f"{path} is damaged, it holds a {type(content).__name__}: fit again")
+        raise CheckpointError(f"is damaged, it holds a {type(content).__name__}", value=path, fix="fit again")
     return content
 
 
 def read_run(folder: Path) -> dict[str, Any]:
     """The content of run.json, of a finished run or not."""
     if folder.is_file():
-        raise CheckpointError(f"{folder} is a file: give the folder of the run, such as {folder.parent}")
+        raise CheckpointError("is a file", value=folder, fix=f"give the folder of the run, such as {folder.parent}")
     _put_right(folder)
     content = read_json(folder / RUN)
     if content.get("format") != FORMAT:
-        raise CheckpointError(f"{folder / RUN} has format {content.get('format')!r}, this version reads {FORMAT}")
+        problem = f"has format {content.get('format')!r}, this version reads {FORMAT}"
+        raise CheckpointError(problem, value=folder / RUN)
     for part, kind in {"state": str, "settings": dict, "data": dict, "rows": dict, "baseline": dict}.items():
         if not isinstance(content.get(part), kind):
-            raise CheckpointError(f"{folder / RUN} is damaged, it lacks {part!r}: fit again")
+            raise CheckpointError(f"is damaged, it lacks {part!r}", value=folder / RUN, fix="fit again")
     return content
 
 
@@ -108,29 +109,34 @@ def load_run(folder: Path) -> FittedRun:
     """A finished run, ready to predict."""
     content = read_run(folder)
     if content["state"] != "finished":
-        raise CheckpointError(f"{folder} holds an unfinished run: go on by `r2d2net fit --resume {folder}`")
+        fix = f"go on by `r2d2net fit --resume {folder}`"
+        raise CheckpointError("holds an unfinished run", value=folder, fix=fix)
     settings, task = Settings.back(content["settings"]), Task.of(content.get("task"))
     columns = Columns.of(content.get("columns", {}))
     kind = R2D2Regressor if task.is_regression else R2D2Classifier
     estimator = kind.load(folder / MODEL)
     if isinstance(estimator, R2D2Classifier) and tuple(estimator.classes_.tolist()) != task.classes:
-        raise CheckpointError(f"{folder}: its model has the classes {estimator.classes_.tolist()}, its task others")
+        problem = f": its model has the classes {estimator.classes_.tolist()}, its task others"
+        raise CheckpointError(problem, value=folder)
     inputs = sum(len(column.inputs) for column in columns.used)
     if estimator.n_features_in_ != inputs:
-        raise CheckpointError(f"{folder}: its model has {estimator.n_features_in_} inputs, its columns {inputs}")
+        problem = f": its model has {estimator.n_features_in_} inputs, its columns {inputs}"
+        raise CheckpointError(problem, value=folder)
     return FittedRun(folder, content, settings, task, columns, estimator, Novelty.load(folder, inputs))
 
 
 def require_new(folder: Path, *, overwrite: bool) -> None:
     """Refuse a folder that holds something which a new run would replace, or that cannot be written."""
     if folder.exists() and not folder.is_dir():
-        raise ParameterError(f"--out {folder} is a file: give a folder")
+        raise ParameterError("is a file", argument="out", value=folder, fix="give a folder")
     _put_right(folder)
     if (folder / RUN).exists():
         if not overwrite:
-            raise ParameterError(f"--out {folder} holds a run: give another folder, --overwrite, or --resume {folder}")
+            fix = ("give another folder, ", Argument("overwrite"), ", or ", Argument("resume", folder))
+            raise ParameterError("holds a run", argument="out", value=folder, fix=fix)
     elif folder.is_dir() and any(folder.iterdir()):
-        raise ParameterError(f"--out {folder} is not empty and holds no run: give another folder")
+        problem = "is not empty and holds no run"
+        raise ParameterError(problem, argument="out", value=folder, fix="give another folder")
 
 
 def begin(folder: Path) -> None:

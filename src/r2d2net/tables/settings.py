@@ -11,7 +11,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from r2d2net.errors import CheckpointError, ParameterError
+from r2d2net.errors import Argument, CheckpointError, ParameterError, Shown
 from r2d2net.estimators.named_settings import LARGEST_SEED
 from r2d2net.nets.activations import ACTIVATIONS
 from r2d2net.registry import ALGORITHMS, PRIORS
@@ -51,12 +51,13 @@ class Settings:
     def of(cls, given: Mapping[str, Any]) -> Settings:
         """From names and values as a user gives them; what is wrong is one line."""
         if given.get("target") is None:
-            raise ParameterError("--target is missing: name the column to predict")
+            raise ParameterError("is missing", argument="target", fix="name the column to predict")
         parsed = {name: PARSERS[name](name, value) for name, value in given.items() if value is not None}
         settings = cls(**parsed)
         if settings.validation + settings.test > 0.9:
             total = settings.validation + settings.test
-            raise ParameterError(f"--validation and --test make {total:.0%} of the rows: leave a tenth to train on")
+            problem = ("and ", Argument("test"), f" make {total:.0%} of the rows")
+            raise ParameterError(problem, argument="validation", fix="leave a tenth to train on")
         return settings
 
     def plain(self) -> dict[str, Any]:
@@ -76,8 +77,8 @@ class Settings:
         widths = [inputs, *self.hidden, outputs]
         weights = sum(a * b for a, b in pairwise(widths))
         if weights > MOST_WEIGHTS:
-            hidden = ",".join(map(str, self.hidden))
-            raise ParameterError(f"--hidden {hidden} makes {weights:,} weights, more than {MOST_WEIGHTS:,}: use less")
+            problem = f"makes {weights:,} weights, more than {MOST_WEIGHTS:,}"
+            raise ParameterError(problem, argument="hidden", value=self.hidden, fix="use less")
 
 
 def read_config(path: Path, known: tuple[str, ...]) -> dict[str, Any]:
@@ -86,17 +87,21 @@ def read_config(path: Path, known: tuple[str, ...]) -> dict[str, Any]:
         content = path.read_bytes().decode()
         values = tomllib.loads(content) if path.suffix.lower() == ".toml" else json.loads(content)
     except OSError as error:
-        raise ParameterError(f"--config {path} cannot be read ({error.strerror}): give a JSON or TOML file") from error
+        problem = f"cannot be read ({error.strerror})"
+        raise ParameterError(problem, argument="config", value=path, fix="give a JSON or TOML file") from error
     except (ValueError, RecursionError) as error:
         kind = "TOML" if path.suffix.lower() == ".toml" else "JSON"
-        raise ParameterError(f"--config {path} is no {kind}: {' '.join(str(error).split())[:200]}") from error
+        problem = f"is no {kind}: {' '.join(str(error).split())[:200]}"
+        raise ParameterError(problem, argument="config", value=path) from error
     if not isinstance(values, dict):
-        raise ParameterError(f"--config {path} holds no names and values: write one object of options")
+        problem = "holds no names and values"
+        raise ParameterError(problem, argument="config", value=path, fix="write one object of options")
     found = {}
     for name, value in values.items():
         plain = name.replace("-", "_")
         if plain not in known:
-            raise ParameterError(f"--config {path}: {name!r} is no option: use {', '.join(known)}")
+            unknown = (":", f" {name!r} is no option")
+            raise ParameterError(unknown, argument="config", value=path, fix=f"use {', '.join(known)}")
         found[plain] = value
     return found
 
@@ -168,8 +173,7 @@ def _names(name: str, value: Any) -> tuple[str, ...]:
 
 
 def _error(name: str, value: Any, fix: str, fault: str = "is out of range") -> ParameterError:
-    shown = " ".join(str(value).split())[:80]
-    return ParameterError(f"--{name.replace('_', '-')} {shown} {fault}: {fix}")
+    return ParameterError(fault, argument=name, value=Shown(" ".join(str(value).split())[:80]), fix=fix)
 
 
 PARSERS: dict[str, Parse] = {

@@ -58,13 +58,12 @@ def read_training_table(path: Path, settings: Settings) -> TrainingTable:
     target, names = settings.target, table.names
     if target not in names:
         if are_data(names):
-            like = f"whose first line looks like data ({quoted_names(names, 3)})"
-            raise ParameterError(f"--target {target} is no column of {path}, {like}: {FIX}")
-        raise ParameterError(
-            f"--target {target} is no column of {path}: it has {quoted_names(names, 20)}{meant(target, names)}"
-        )
+            problem = f"is no column of {path}, whose first line looks like data ({quoted_names(names, 3)})"
+            raise ParameterError(problem, argument="target", value=target, fix=FIX)
+        fix = f"it has {quoted_names(names, 20)}{meant(target, names)}"
+        raise ParameterError(f"is no column of {path}", argument="target", value=target, fix=fix)
     if len(table) < LEAST_ROWS:
-        raise DataError(f"{path} has {counted(len(table), 'row')}: give at least {LEAST_ROWS}")
+        raise DataError(f"has {counted(len(table), 'row')}", value=path, fix=f"give at least {LEAST_ROWS}")
     skip = chosen_columns(settings.categorical, names, "categorical") + chosen_columns(settings.ignore, names, "ignore")
     rules = detect_format_rules(table, separator_of(path), settings.decimal, settings.dates, skip)
     column = table[target]
@@ -72,7 +71,8 @@ def read_training_table(path: Path, settings: Settings) -> TrainingTable:
     y = task.read(column)
     there = ~np.isnan(y)
     if int(there.sum()) < LEAST_ROWS:
-        raise DataError(f"{path} has {counted(int(there.sum()), 'row')} with a target: give at least {LEAST_ROWS}")
+        problem = f"has {counted(int(there.sum()), 'row')} with a target"
+        raise DataError(problem, value=path, fix=f"give at least {LEAST_ROWS}")
     notes = encoding_note(path)
     if are_data(names):
         notes.append(f"the first line is taken as names, {quoted_names(names, 3)}: if it is data, {FIX}")

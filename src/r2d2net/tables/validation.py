@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from r2d2net.errors import DataError, ParameterError
+from r2d2net.errors import Argument, DataError, ParameterError, Shown
 from r2d2net.estimators.named_settings import prior_of
 from r2d2net.inference import method_named
 from r2d2net.likelihoods import Categorical, Gaussian
@@ -30,22 +30,20 @@ def require_no_spreadsheet(data: Path) -> None:
         return  # the reader says what is wrong; and a zipped CSV file it reads
     with open(data, "rb") as file:
         if file.read(4) in SPREADSHEETS:
-            raise DataError(f"{data} is a spreadsheet, and CSV or Parquet is read: save the sheet as CSV")
+            problem = "is a spreadsheet, and CSV or Parquet is read"
+            raise DataError(problem, value=data, fix="save the sheet as CSV")
 
 
 def require_target(target: str, y: Values) -> None:
     """Refuse numbers that float32, in which networks are trained, does not tell apart."""
     size = float(np.abs(y).max())
     if size and not LEAST < size < MOST:
-        raise DataError(
-            f"--target {target} has values of size {size:.3g}: rescale it to between {LEAST:g} and {MOST:g}"
-        )
+        fix = f"rescale it to between {LEAST:g} and {MOST:g}"
+        raise DataError(f"has values of size {size:.3g}", argument="target", value=target, fix=fix)
     deviation, mean = float(y.std()), float(y.mean())
     if 0 < deviation < DIGITS * abs(mean):
-        raise DataError(
-            f"--target {target} varies by {deviation:.3g} about {mean:.6g}, which seven digits do not tell: subtract "
-            f"{mean:.6g} from it"
-        )
+        problem = f"varies by {deviation:.3g} about {mean:.6g}, which seven digits do not tell"
+        raise DataError(problem, argument="target", value=target, fix=f"subtract {mean:.6g} from it")
 
 
 def require_suitable(settings: Settings, task: Task) -> None:
@@ -55,16 +53,17 @@ def require_suitable(settings: Settings, task: Task) -> None:
     if reason is not None:
         if _fault(algorithm, "gaussian", (2,), not task.is_regression) is not None:
             raise reason  # something is not installed
-        raise ParameterError(f"--algorithm {algorithm} is not for {task.kind}: use another, such as svgi")
+        problem = f"is not for {task.kind}"
+        raise ParameterError(problem, argument="algorithm", value=algorithm, fix="use another, such as svgi")
     if _fault(algorithm, settings.prior, (2,), task.is_regression) is not None:
         suiting = [name for name in PRIORS if _fault(algorithm, name, (2,), task.is_regression) is None]
-        raise ParameterError(
-            f"--algorithm {algorithm} does not suit --prior {settings.prior}: use --prior {' or '.join(suiting)}"
-        )
+        unsuitable = ("does not suit ", Argument("prior", settings.prior))
+        fix = ("use ", Argument("prior", Shown(" or ".join(suiting))))
+        raise ParameterError(unsuitable, argument="algorithm", value=algorithm, fix=fix)
     if _fault(algorithm, "gaussian", hidden, task.is_regression) is not None:
-        raise ParameterError(
-            f"--algorithm {algorithm} does not suit --hidden 0: use a hidden layer, such as --hidden 50"
-        )
+        unsuitable = ("does not suit ", Argument("hidden", 0))
+        fix = ("use a hidden layer, such as ", Argument("hidden", 50))
+        raise ParameterError(unsuitable, argument="algorithm", value=algorithm, fix=fix)
 
 
 def _fault(algorithm: str, prior: str, hidden: tuple[int, ...], regression: bool) -> ParameterError | None:
