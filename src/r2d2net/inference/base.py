@@ -7,8 +7,9 @@
     source = trainer.finish(state)                        what a posterior keeps of the run
     for networks in source.draws(10, generator): ...
 
-Nothing is hidden: all that changes in training is in the state, a NamedTuple of tensors and dicts of tensors. A step
-takes ownership of the state it is given and may reuse its memory.
+Nothing is hidden: all that changes in training is in the state, a NamedTuple of tensors, and of NamedTuples and dicts
+of tensors. Its field ``step`` is the number of steps taken, an int64 scalar on the CPU. A step takes ownership of the
+state it is given and may reuse its memory.
 """
 
 from __future__ import annotations

@@ -53,7 +53,7 @@ def density_cdf(prior: Any) -> Cdf:
     return lambda x: np.interp(np.log(np.maximum(x, 1e-300)), LOG_WEIGHTS.numpy(), table)
 
 
-def total_mass(prior: Any, low: float = -150.0, high: float = 60.0, step: float = 1 / 8) -> float:
+def total_mass(prior: Any, low: float = -400.0, high: float = 300.0, step: float = 1 / 8) -> float:
     """Return the density's integral over the line, by the trapezoid rule in log|w|."""
     log_w = torch.arange(low, high, step, dtype=torch.float64)
     return float(2 * step * (prior.log_prob(log_w.exp()) + log_w).exp().sum())
