@@ -144,6 +144,9 @@ class R2D2NetError(Exception):
         Args:
             spell: How an argument is written, with its value unless that is `ABSENT`; by default as in Python.
 
+        Returns:
+            The message, on one line.
+
         >>> error = ParameterError("is too large", argument="n", value=9, fix=("use less, or ", Argument("m", 2)))
         >>> error.render(lambda argument: f"--{argument.name} {argument.value}")
         '--n 9 is too large: use less, or --m 2'

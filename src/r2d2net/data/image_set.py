@@ -54,12 +54,23 @@ class ImageSet:
         return ImageSet(self.images[rows], self.labels[rows], self.classes)
 
     def counts(self) -> dict[str, int]:
-        """Return the number of images of each class."""
+        """Count the images of each class.
+
+        Returns:
+            The number of images by the name of the class.
+        """
         counts = torch.bincount(self.labels, minlength=len(self.classes))
         return dict(zip(self.classes, counts.tolist(), strict=True))
 
     def to(self, device: torch.device | str) -> ImageSet:
-        """Return the set with its tensors on another device."""
+        """Move the tensors to a device.
+
+        Args:
+            device: The device.
+
+        Returns:
+            The set with its tensors on the device.
+        """
         return ImageSet(self.images.to(device), self.labels.to(device), self.classes)
 
 

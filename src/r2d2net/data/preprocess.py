@@ -59,13 +59,16 @@ class Preprocess:
 
     @classmethod
     def fitted(cls, images: Tensor, *, size: int | None = None, channels: int | None = None) -> Preprocess:
-        """Return a preprocessing with mean and std of the training images, after resizing and colour conversion.
+        """Fit mean and standard deviation to the training images, after resizing and colour conversion.
 
         Args:
             images: The training images.
             size: Height and width to which all images are stretched; by default those of the training images if they
                 are square.
             channels: 1 for grey, 3 for colour; by default that of the training images.
+
+        Returns:
+            The preprocessing.
 
         Raises:
             DataError: If there are no images, or they are not uint8.
@@ -88,7 +91,14 @@ class Preprocess:
         return cls(tuple(mean.tolist()), tuple(s if s > 1e-6 else 1.0 for s in std.tolist()), size)
 
     def shaped(self, images: Tensor) -> Tensor:
-        """Convert to grey or colour and resize, without normalisation; the result is uint8."""
+        """Convert images to grey or colour and resize them, without normalisation.
+
+        Args:
+            images: uint8 images, (n, channels, height, width).
+
+        Returns:
+            The converted images, uint8.
+        """
         images = to_channels(images, len(self.mean))
         return images if self.size is None else resize(images, self.size)
 
@@ -125,5 +135,9 @@ class Augment:
 
     @classmethod
     def standard(cls) -> Augment:
-        """Return crops with a border of 4 and mirroring, the usual augmentation for CIFAR."""
+        """Build the usual augmentation for CIFAR.
+
+        Returns:
+            Crops with a border of 4, and mirroring.
+        """
         return cls(padding=4, flip=True)

@@ -55,10 +55,13 @@ class Table:
         return len(self.y)
 
     def split(self, k: int = 0) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:
-        """Return (x, y) of the training rows and (x, y) of the test rows of a published split.
+        """Select the rows of a published split.
 
         Args:
             k: The number of the split, counted from 0.
+
+        Returns:
+            (x, y) of the training rows and (x, y) of the test rows.
 
         Raises:
             ParameterError: If there is no such split.
