@@ -23,7 +23,14 @@ FALSE_ALARM = 2e-6
 
 
 class Geweke(NamedTuple):
-    """Outcome of the test; ``p_value`` is Bonferroni's over all statistics: reject when it is below the alarm rate."""
+    """Outcome of the test.
+
+    Attributes:
+        max_z: The largest absolute z-score.
+        p_value: Bonferroni's p-value over all statistics; the sweep is wrong if it is below the false-alarm rate.
+        worst: Name of the statistic with the largest z-score.
+        z: The z-scores by name.
+    """
 
     max_z: float
     p_value: float
