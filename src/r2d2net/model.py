@@ -39,16 +39,31 @@ NEUTRAL = (nn.Flatten, nn.Unflatten, nn.Identity, nn.Dropout)  # layers that lea
 
 
 class Slot(NamedTuple):
-    """Where one parameter tensor of the network lives in its flat vector."""
+    """Position of one parameter tensor of the network in a flat vector.
+
+    Attributes:
+        name: Name of the parameter.
+        shape: Shape of the parameter.
+        start: First position.
+        stop: Position after the last.
+        prior: Prior of the parameter; None for a deterministic one.
+    """
 
     name: str
     shape: torch.Size
     start: int
     stop: int
-    prior: AnyPrior | None  # None: deterministic
+    prior: AnyPrior | None
 
     def of(self, flat: Tensor) -> Tensor:
-        """The parameter's view of a flat vector (..., size)."""
+        """Return the parameter's view of a flat vector.
+
+        Args:
+            flat: Flat vector of all parameters, (..., size).
+
+        Returns:
+            The view, (..., *shape).
+        """
         return flat[..., self.start : self.stop].unflatten(-1, self.shape or (1,)).view((*flat.shape[:-1], *self.shape))
 
 
@@ -56,16 +71,21 @@ class BayesianModel(Generic[PredictionT]):
     """A network, a prior for each of its parameters, and a likelihood.
 
     Args:
-        net: Any module. It is copied; the original is never touched.
-        prior: The prior of every weight tensor (two or more dimensions, outside normalisation layers), or a mapping
-            from name patterns such as ``"head.*.weight"`` to priors, of which the first that matches counts: weights
-            that no pattern matches are then deterministic. None makes what it matches deterministic.
-        likelihood: How outputs meet targets.
+        net: Any module. It is copied; the original is never changed.
+        prior: Prior of every weight tensor (two or more dimensions, outside normalisation layers), or a mapping from
+            name patterns such as ``"head.*.weight"`` to priors, of which the first that matches is used: weights that
+            no pattern matches are then deterministic, and so are those whose pattern has None. R2D2 by default.
+        likelihood: Distribution of the targets given the outputs; Gaussian by default.
         bias: Prior of the remaining parameters outside normalisation layers; None leaves them deterministic.
         norm: Prior of normalisation layers' parameters; deterministic by default.
-        deterministic: Patterns of parameters that are deterministic whatever the rest says; they are trained.
-        frozen: Patterns of parameters that are neither Bayesian nor trained but keep the network's own values, whatever
-            the rest says. By default those that do not require a gradient (``requires_grad=False``); () freezes none.
+        deterministic: Patterns of parameters that are deterministic, that is trained without a prior, whatever the
+            other arguments say.
+        frozen: Patterns of parameters that are neither Bayesian nor trained but keep the network's values, whatever
+            the other arguments say. By default those that do not require a gradient (``requires_grad=False``);
+            () freezes none.
+
+    Raises:
+        ParameterError: If an argument is of the wrong kind, or a pattern matches no parameter.
 
     Example:
         >>> net = nn.Sequential(nn.Linear(3, 5), nn.ReLU(), nn.Linear(5, 1))
@@ -130,17 +150,27 @@ class BayesianModel(Generic[PredictionT]):
 
     @property
     def is_linear(self) -> bool:
-        """Whether the network is one Linear layer, but for layers that only reshape or drop."""
+        """Whether the network is one Linear layer, apart from layers that only reshape or drop."""
         inner = [module for module in self.net.modules() if type(module) is not nn.Sequential]
         linear = [module for module in inner if type(module) is nn.Linear]
         return len(linear) == 1 and all(type(module) in (nn.Linear, *NEUTRAL) for module in inner)
 
     def with_prior(self, prior: AnyPrior) -> Self:
-        """The model with this prior on every Bayesian weight tensor; the other parameters keep theirs.
+        """Copy the model with another prior on every Bayesian weight tensor; other parameters keep their priors.
 
-        >>> model = BayesianModel(nn.Linear(3, 1), bias=Gaussian(2.0)).with_prior(R2D2.paper())
-        >>> [slot.prior for slot in model.bayesian]
-        [R2D2(a_pi=0.6, b=0.5, sigma0=1.0), Gaussian(scale=2.0)]
+        Args:
+            prior: The prior.
+
+        Returns:
+            The new model.
+
+        Raises:
+            ParameterError: If ``prior`` is no prior, or the model has no Bayesian weight tensor.
+
+        Example:
+            >>> model = BayesianModel(nn.Linear(3, 1), bias=Gaussian(2.0)).with_prior(R2D2.paper())
+            >>> [slot.prior for slot in model.bayesian]
+            [R2D2(a_pi=0.6, b=0.5, sigma0=1.0), Gaussian(scale=2.0)]
         """
         if not isinstance(prior, ScaleMixturePrior):
             raise ParameterError("is no prior", argument="prior", value=prior, fix="use one of r2d2net.priors")
@@ -155,10 +185,20 @@ class BayesianModel(Generic[PredictionT]):
         return model
 
     def with_likelihood(self, likelihood: Likelihood[OtherT]) -> BayesianModel[OtherT]:
-        """The model with this likelihood.
+        """Copy the model with another likelihood.
 
-        >>> BayesianModel(nn.Linear(3, 1)).with_likelihood(GaussianLikelihood(noise=0.1)).likelihood
-        Gaussian(noise=0.1)
+        Args:
+            likelihood: The likelihood.
+
+        Returns:
+            The new model.
+
+        Raises:
+            ParameterError: If ``likelihood`` is no likelihood.
+
+        Example:
+            >>> BayesianModel(nn.Linear(3, 1)).with_likelihood(GaussianLikelihood(noise=0.1)).likelihood
+            Gaussian(noise=0.1)
         """
         if not isinstance(likelihood, Likelihood):
             raise ParameterError(
@@ -170,20 +210,36 @@ class BayesianModel(Generic[PredictionT]):
         return cast("BayesianModel[OtherT]", model)
 
     def own_weights(self) -> tuple[Tensor, Tensor]:
-        """The network's own parameters as the two flat vectors."""
+        """Collect the network's current parameters in flat vectors.
+
+        Returns:
+            The Bayesian weights and the deterministic parameters.
+        """
         parameters = dict(self.net.named_parameters())
         return _gather(self.bayesian, parameters, self), _gather(self.fixed, parameters, self)
 
     def first_fan_in(self) -> int:
-        """Inputs of the first Bayesian layer: a linear layer's width, a convolution's patch; 1 if all are vectors."""
+        """Return the number of inputs of the first Bayesian layer.
+
+        Returns:
+            The width of a linear layer's input, the size of a convolution's patch, or 1 if all parameters are vectors.
+        """
         return next((_fan_in(slot.shape) for slot in self.bayesian if len(slot.shape) > 1), 1)
 
     def he_scale(self) -> Tensor:
-        """sqrt(2 / fan-in) for every Bayesian weight; for vectors, that of the layer they stand in, or 1."""
+        """Compute He's scale sqrt(2 / fan-in) of every Bayesian weight.
+
+        Returns:
+            The scales, (weights,); vectors such as biases have the scale of their layer, or 1 without one.
+        """
         return self._he_scale(self.bayesian, self.size)
 
     def fixed_he_scale(self) -> Tensor:
-        """The same for the deterministic parameters."""
+        """Compute He's scale of every deterministic parameter, as `he_scale` does for Bayesian weights.
+
+        Returns:
+            The scales, (deterministic parameters,).
+        """
         return self._he_scale(self.fixed, self.fixed_size)
 
     def _he_scale(self, slots: Sequence[Slot], size: int) -> Tensor:
@@ -195,9 +251,15 @@ class BayesianModel(Generic[PredictionT]):
         return scale
 
     def he_start(self, generator: torch.Generator | None) -> tuple[Tensor, Tensor]:
-        """Bayesian weight matrices He-normal, biases zero; all others keep the module's own values.
+        """Draw a start: Bayesian weight matrices from He's normal distribution, Bayesian biases zero.
 
-        So do deterministic parameters, which may well be those of a pretrained network.
+        All other parameters keep the network's values; deterministic ones may be those of a pretrained network.
+
+        Args:
+            generator: Source of randomness, on the model's device; None for torch's global generator.
+
+        Returns:
+            The Bayesian weights and the deterministic parameters.
         """
         mean, fixed = self.own_weights()
         normal = _norm_names(self.net)
@@ -211,27 +273,63 @@ class BayesianModel(Generic[PredictionT]):
         return mean, fixed
 
     def buffers(self) -> Tensors:
-        """Copies of the module's buffers (running statistics), which training carries in its state.
+        """Copy the module's buffers (running statistics), which training carries in its state.
 
-        Frozen parameters are among them: like buffers they belong to the network, are saved with it, and not learnt.
+        Returns:
+            The buffers by name, and the frozen parameters: like buffers they belong to the network, are saved with it,
+            and are not learnt.
         """
         frozen = {name: self.net.get_parameter(name) for name in self.frozen}
         return {name: tensor.detach().clone() for name, tensor in {**dict(self.net.named_buffers()), **frozen}.items()}
 
     def parameters(self, weights: Tensor, fixed: Tensor) -> Tensors:
-        """Named views of one draw, ready for the module."""
+        """Split flat vectors into named parameters.
+
+        Args:
+            weights: Bayesian weights, (weights,).
+            fixed: Deterministic parameters, (deterministic parameters,).
+
+        Returns:
+            Views of the vectors by the names of the module's parameters.
+        """
         named = {slot.name: slot.of(weights) for slot in self.bayesian}
         named.update({slot.name: slot.of(fixed) for slot in self.fixed})
         return named
 
     def forward(self, weights: Tensor, fixed: Tensor, buffers: Tensors, x: Any, *, training: bool = False) -> Tensor:
-        """The network's output at one draw; in training mode ``buffers`` are updated in place."""
+        """Compute the network's output at one draw.
+
+        Args:
+            weights: Bayesian weights, (weights,).
+            fixed: Deterministic parameters, (deterministic parameters,).
+            buffers: Buffers by name, updated in place in training mode.
+            x: A tensor, or a tuple of tensors for a network of several inputs.
+            training: Run the network in training mode.
+
+        Returns:
+            The output.
+
+        Raises:
+            ParameterError: If the network does not return a tensor.
+        """
         self.net.train(training)
         return self.call(self.net, {**self.parameters(weights, fixed), **buffers}, x)
 
     def call(self, net: nn.Module, tensors: Tensors, x: Any) -> Tensor:
-        """The output of the network, or a variant of it, with these parameters and buffers in place of its own."""
-        # Torch's own tying would not give back the tensors of a module that goes by two names.
+        """Compute the output of the network, or of a variant of it, with given parameters and buffers.
+
+        Args:
+            net: The network or a variant with the same names of parameters.
+            tensors: Parameters and buffers by name.
+            x: A tensor, or a tuple of tensors for a network of several inputs.
+
+        Returns:
+            The output.
+
+        Raises:
+            ParameterError: If the network does not return a tensor.
+        """
+        # Torch's own tying would not restore the tensors of a module that has two names.
         tied = {alias: tensors[name] for alias, name in self._aliases.items()}
         arguments = x if isinstance(x, tuple) else (x,)
         output = functional_call(net, {**tensors, **tied}, arguments, tie_weights=False)
@@ -241,7 +339,16 @@ class BayesianModel(Generic[PredictionT]):
         return output
 
     def state_dict(self, weights: Tensor, fixed: Tensor, buffers: Tensors) -> Tensors:
-        """One draw as a state dict of the plain network, tied names included."""
+        """Convert one draw to a state dict of the plain network, tied names included.
+
+        Args:
+            weights: Bayesian weights, (weights,).
+            fixed: Deterministic parameters, (deterministic parameters,).
+            buffers: Buffers by name.
+
+        Returns:
+            The state dict, with copies of the tensors.
+        """
         named = {**self.parameters(weights, fixed), **buffers}
         plain = self.net.state_dict(keep_vars=True)
         by_identity = {id(t): name for name, t in (*self.net.named_parameters(), *self.net.named_buffers())}
@@ -251,23 +358,23 @@ class BayesianModel(Generic[PredictionT]):
 
 
 def require_module(net: object) -> None:
-    """Refuse what is no network."""
+    """Raise a `ParameterError` unless ``net`` is a module."""
     if not isinstance(net, nn.Module):
         raise ParameterError(("is a ", Value(type(net))), argument="net", fix="give a torch.nn.Module")
 
 
 @contextmanager
 def refusing_inputs(x: Any) -> Iterator[None]:
-    """Turn whatever a network raises at inputs that it does not take into one line."""
+    """Convert the exceptions of a network that cannot process its inputs to a `DataError` of one line."""
     try:
         yield
     except (R2D2NetError, torch.OutOfMemoryError):
         raise
     except (RuntimeError, ValueError, TypeError, IndexError) as error:
         parts = x if isinstance(x, tuple) else (x,)
-        seen = " and ".join(f"{tuple(part.shape)} {part.dtype}" for part in parts)
+        shapes = " and ".join(f"{tuple(part.shape)} {part.dtype}" for part in parts)
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        problem = ("does not take ", Argument("x"), " of shape ", Value(Shown(seen)), f": {reason}")
+        problem = ("does not take ", Argument("x"), " of shape ", Value(Shown(shapes)), f": {reason}")
         raise DataError(problem, argument="net") from error
 
 
@@ -292,7 +399,8 @@ def _require_learnable(parameters: Mapping[str, nn.Parameter]) -> None:
 
 def _require_unfrozen(prior: object, every: Mapping[str, Tensor], frozen: Sequence[str]) -> None:
     """Refuse patterns that give a prior to frozen parameters alone."""
-    for pattern in [pattern for pattern, one in prior.items() if one is not None] if isinstance(prior, Mapping) else []:
+    given = prior.items() if isinstance(prior, Mapping) else ()
+    for pattern in [pattern for pattern, its_prior in given if its_prior is not None]:
         names = [name for name in every if fnmatchcase(name, pattern)]
         if names and all(name in frozen for name in names):
             raise ParameterError(

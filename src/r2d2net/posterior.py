@@ -1,10 +1,10 @@
-"""The posterior: whatever the algorithm, an object that draws weights and predicts.
+"""The posterior: an object that draws weights and predicts, whatever the algorithm.
 
 posterior.sample(n)              draws of all Bayesian weights, (n, weights)
 posterior.predict(x, draws=100)  the predictive distribution in the user's units
 posterior.state_dict()           the mean network, for the plain network's load_state_dict
-posterior.state_dicts(n)         draws of it
-posterior.save("run")            and load("run", net) gets it back
+posterior.state_dicts(n)         draws of the network, as state dicts
+posterior.save("run")            load("run", net) reads it
 """
 
 from __future__ import annotations
@@ -33,19 +33,20 @@ from r2d2net.units import Units
 
 FILE, INTERRUPTED = "posterior.safetensors", "checkpoint.safetensors"
 ROWS = 1000  # rows of a forward pass
-MEMORY = 1 << 28  # elements of weight draws alive at once, and of what a vectorised pass makes of them
+MEMORY = 1 << 28  # largest number of elements of weight draws in memory, and of tensors of a vectorised pass
 
 
 class Posterior(Generic[PredictionT]):
     """A fitted model, generic in what it predicts.
 
     Attributes:
-        source: What the networks are drawn from.
-        units: How inputs enter the network and how its outputs leave it. Where they are float64 and the network
-            float32, inputs are standardised in float64.
+        source: Distribution from which the networks are drawn.
+        units: Units of inputs and targets. Where they are float64 and the network float32, inputs are standardised in
+            float64.
         flat_target: Whether the user's targets were one-dimensional.
         history: One dict for each epoch: nll, temperature, noise, validation where there was one, and kl, which is
-            worked out every 50 steps or so and at the end.
+            computed every 50 steps or so and at the end.
+        settings: Settings of the run as JSON, which `save` writes; empty for a posterior that `fit` did not make.
         candidates: Where several runs were compared, one dict for each: prior, restart, validation (the score, least
             is best; None if the run failed, and then also error).
     """
@@ -77,7 +78,7 @@ class Posterior(Generic[PredictionT]):
         return self.source.state
 
     def __repr__(self) -> str:
-        """Algorithm, likelihood, how many weights have which prior, and how many draws are stored where it has some."""
+        """Describe algorithm, likelihood, number of weights by prior, and number of stored draws if there are any."""
         algorithm = self.settings["algorithm"]["type"] if self.settings else type(self.source).__name__
         counts: Counter[str] = Counter()
         for slot in self.model.bayesian:
@@ -89,23 +90,53 @@ class Posterior(Generic[PredictionT]):
         return f"Posterior({algorithm}, {likelihood} likelihood, {self.model.size} weights by prior: {priors}{stored})"
 
     def sample(self, n: int = 1, *, seed: int | None = None, generator: torch.Generator | None = None) -> Tensor:
-        """Draws of all Bayesian weights, (n, weights); `state_dict` turns one into a plain state dict."""
+        """Draw Bayesian weights; `state_dict` converts a draw to a state dict of the plain network.
+
+        Args:
+            n: Number of draws.
+            seed: Seed of the draws; None for a random one.
+            generator: Source of randomness in place of the seed, on the model's device.
+
+        Returns:
+            The weights, (n, weights).
+        """
         require_whole("n", n)
         return self.source.sample(n, self._generator(seed, generator))
 
     def mean(self) -> Tensor:
-        """Posterior mean of all Bayesian weights."""
+        """Compute the posterior mean of all Bayesian weights.
+
+        Returns:
+            The mean, (weights,).
+
+        Raises:
+            ParameterError: If the mean of the stored draws is not a useful network.
+        """
         return self.source.center().weights[0]
 
     def named(self, weights: Tensor) -> Tensors:
-        """Views of flat weights by parameter name; a first dimension of draws is kept."""
+        """Split flat weights by parameter name.
+
+        Args:
+            weights: Flat weights, (weights,) or (draws, weights).
+
+        Returns:
+            Views by name, each (*shape,) or (draws, *shape).
+        """
         return {slot.name: slot.of(weights) for slot in self.model.bayesian}
 
     def state_dict(self, weights: Tensor | None = None) -> Tensors:
-        """A state dict of the plain network at one draw of the weights; at the posterior mean by default.
+        """Build a state dict of the plain network at one draw of the weights.
 
-        It takes inputs and gives outputs in standardised units: ``posterior.units`` translates. Networks fitted with
-        ``standardize=False`` work in the user's own. Deterministic parameters and buffers are the mean network's.
+        That network takes inputs and returns outputs in standardised units, which ``posterior.units`` converts;
+        networks fitted with ``standardize=False`` use the user's units. Deterministic parameters and buffers are those
+        of the mean network.
+
+        Args:
+            weights: One draw, (weights,); the posterior mean by default.
+
+        Returns:
+            The state dict.
         """
         if weights is not None and not (self.model.fixed or self.model.buffers()):
             return self.model.state_dict(weights, weights[:0], {})
@@ -115,7 +146,16 @@ class Posterior(Generic[PredictionT]):
     def state_dicts(
         self, n: int = 1, *, seed: int | None = None, generator: torch.Generator | None = None
     ) -> Iterator[Tensors]:
-        """State dicts of the plain network at n draws, each with its own deterministic parameters and buffers."""
+        """Draw state dicts of the plain network, each with its own deterministic parameters and buffers.
+
+        Args:
+            n: Number of draws.
+            seed: Seed of the draws; None for a random one.
+            generator: Source of randomness in place of the seed, on the model's device.
+
+        Yields:
+            The state dicts.
+        """
         require_whole("n", n)
         for drawn in self.source.draws(n, self._generator(seed, generator), at_once=1):
             yield self._state_dict(drawn, 0)
@@ -135,18 +175,25 @@ class Posterior(Generic[PredictionT]):
         rows: int = ROWS,
         vectorize: bool | None = None,
     ) -> PredictionT:
-        """The predictive distribution at new inputs.
+        """Compute the predictive distribution at new inputs.
 
         Args:
             x: Inputs as in training, in the user's units: a tensor, array or table, a tuple of them for a network of
-                several inputs, or a Dataset or DataLoader that does not shuffle, whose targets are left out.
-            draws: Number of weight draws, or "mean" for the posterior mean weights alone. A posterior made of stored
-                draws (a sampler's, an ensemble's) has only so many: more are not repeated.
-            seed: Seed of the draws; the same draws serve all rows.
-            generator: Used instead of the seed.
-            rows: Rows of a forward pass: less needs less memory.
+                several inputs, or a Dataset or DataLoader that does not shuffle, whose targets are ignored.
+            draws: Number of weight draws, or "mean" for the posterior mean weights alone. A posterior of stored draws
+                (a sampler's, an ensemble's) uses each of them at most once, so there may be fewer.
+            seed: Seed of the draws, which are the same for all rows; None for a random one.
+            generator: Source of randomness in place of the seed, on the model's device.
+            rows: Largest number of rows of a forward pass: fewer need less memory.
             vectorize: True runs many draws at once by `torch.func.vmap`, False one after the other. By default vmap is
-                for GPUs, and for networks that it can run.
+                used on GPUs, for networks that it can run.
+
+        Returns:
+            The prediction in the user's units: `Regression`, `Classification` or `Counts`, by the likelihood.
+
+        Raises:
+            DataError: If the network cannot process the inputs.
+            ParameterError: If another argument lies outside its range.
         """
         outputs, noise = self._outputs(x, draws, seed, generator, rows, vectorize)
         prediction = self.model.likelihood.predict(outputs, noise, self.units.y)
@@ -163,7 +210,19 @@ class Posterior(Generic[PredictionT]):
         rows: int = ROWS,
         vectorize: bool | None = None,
     ) -> Tensor:
-        """The network's raw outputs, (draws, rows, width)."""
+        """Compute the network's raw outputs at new inputs, in standardised units.
+
+        Args:
+            x: Inputs as in `predict`.
+            draws: Number of weight draws, or "mean" for the posterior mean weights alone.
+            seed: Seed of the draws, which are the same for all rows; None for a random one.
+            generator: Source of randomness in place of the seed, on the model's device.
+            rows: Largest number of rows of a forward pass.
+            vectorize: As in `predict`.
+
+        Returns:
+            The outputs, (draws, rows, width).
+        """
         return self._outputs(x, draws, seed, generator, rows, vectorize)[0]
 
     def _outputs(
@@ -197,13 +256,20 @@ class Posterior(Generic[PredictionT]):
         return torch.cat(outputs), {name: torch.cat([noise[name] for noise in noises]) for name in noises[0]}
 
     def with_units(self, units: Units) -> Self:
-        """Return the same posterior for inputs and targets in other units."""
+        """Build the same posterior for inputs and targets in other units.
+
+        Args:
+            units: The units.
+
+        Returns:
+            The new posterior.
+        """
         posterior = copy.copy(self)
         posterior.units = units
         return posterior
 
     def network_inputs(self, x: Any) -> Any:
-        """Return inputs in the user's units as the network sees them.
+        """Standardise inputs and move them to the model's device.
 
         Args:
             x: Inputs, in any form that `predict` takes.
@@ -217,15 +283,26 @@ class Posterior(Generic[PredictionT]):
         return for_model(table.to(self.model.dtype), self.model)
 
     def save(self, folder: str | Path) -> Path:
-        """Save into a folder, complete or not at all; `load` reads it."""
+        """Save the posterior into a folder, complete or not at all; `load` reads it.
+
+        Args:
+            folder: Folder to write, made where it is missing.
+
+        Returns:
+            Path of the file.
+
+        Raises:
+            ParameterError: If `fit` did not make the posterior, so that its settings are not known.
+            CheckpointError: If the file cannot be written.
+        """
         if not self.settings:
             problem = "this posterior has no settings, so it cannot say what it is"
             raise ParameterError(problem, fix="save one made by fit")
         path = Path(folder) / FILE
         tensors = {f"state/{k}": v for k, v in checkpoint.flatten(self.state).items()}
         tensors |= {f"units/{k}": v for k, v in checkpoint.flatten(self.units).items()}
-        made = {"history": self.history, "candidates": self.candidates}
-        header = {**made, **provenance(self.settings, self.settings["seed"])}
+        records = {"history": self.history, "candidates": self.candidates}
+        header = {**records, **provenance(self.settings, self.settings["seed"])}
         checkpoint.write(path, tensors, header)
         return path
 
@@ -246,20 +323,36 @@ class Posterior(Generic[PredictionT]):
 
 
 def save(posterior: Posterior[Any], folder: str | Path) -> Path:
-    """`Posterior.save` as a function."""
+    """Save a posterior into a folder, as `Posterior.save` does.
+
+    Args:
+        posterior: The posterior.
+        folder: Folder to write, made where it is missing.
+
+    Returns:
+        Path of the file.
+    """
     return posterior.save(folder)
 
 
 def load(folder: str | Path, net: nn.Module, *, classes: Sequence[type] = (), mmap: bool = False) -> Posterior[Any]:
-    """Load a posterior that was saved for a network of this architecture; the network is not changed.
+    """Load a posterior that was saved for a network of this architecture.
 
     Args:
-        folder: Where it was saved.
-        net: A network of the architecture that was fitted.
-        classes: Classes of priors, likelihoods and algorithms that are not r2d2net's own, where the run used any. A
-            file names classes; it never has one imported.
-        mmap: Leave large tensors, such as a sampler's draws, in the file and read what is needed when it is needed.
-            The file must stay as it is as long as the posterior is used.
+        folder: Folder of the saved posterior.
+        net: A network of the architecture that was fitted; it is not changed.
+        classes: Classes of priors, likelihoods and algorithms from outside r2d2net that the run used. A file names
+            classes; nothing is imported because a file names it.
+        mmap: Leave large tensors, such as a sampler's draws, in the file and read them as they are needed. The file
+            must not change as long as the posterior is used.
+
+    Returns:
+        The posterior.
+
+    Raises:
+        CheckpointError: If there is no complete posterior, the file is damaged, it is of another network, or a class
+            that the run used is not in ``classes``.
+        ParameterError: If an argument is of the wrong kind.
     """
     path = Path(folder) / FILE
     if not path.exists() and (Path(folder) / INTERRUPTED).exists():

@@ -1,4 +1,4 @@
-"""Inference algorithms, one file each. What an algorithm is stands in `base`."""
+"""Inference algorithms, one file each. The contract is in `base`."""
 
 from r2d2net import registry
 from r2d2net.errors import ParameterError
@@ -22,10 +22,20 @@ ALGORITHMS = registry.ALGORITHMS.class_names
 
 
 def method_named(algorithm: Method | str) -> Method:
-    """An algorithm as the user gives it: an object, or a name, in any case, for the default settings.
+    """Look up an algorithm.
 
-    >>> method_named("sgld").thin is None
-    True
+    Args:
+        algorithm: An object of an algorithm, or its name, in upper or lower case, for the default settings.
+
+    Returns:
+        The algorithm with its settings.
+
+    Raises:
+        ParameterError: If there is no such algorithm, or a class was given in place of an object.
+
+    Example:
+        >>> method_named("sgld").thin is None
+        True
     """
     if isinstance(algorithm, str) and algorithm.lower() in registry.ALGORITHMS:
         method: Method = registry.ALGORITHMS.constructor(algorithm.lower())()

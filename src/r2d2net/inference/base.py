@@ -35,24 +35,47 @@ StateT = TypeVar("StateT", bound=tuple[Any, ...])  # a NamedTuple
 
 
 class Info(NamedTuple):
-    """What one step reports, left on the device."""
+    """Report of one step; tensors are left on the device.
 
-    nll: Tensor  # mean negative log likelihood of the batch, a scalar
+    Attributes:
+        nll: Mean negative log likelihood of the batch, a scalar.
+        learning_rate: Step size.
+        temperature: Weight of the prior or the KL.
+    """
+
+    nll: Tensor
     learning_rate: float
     temperature: float
 
 
 class Draws(NamedTuple):
-    """Whole networks, as many as the first dimension of every tensor says; what they share is expanded, not copied."""
+    """Draws of n whole networks; tensors that they share are expanded, not copied.
 
-    weights: Tensor  # (n, weights)
-    fixed: Tensor  # (n, deterministic parameters)
-    buffers: Tensors  # (n, ...)
-    noise: Noise  # (n, ...)
+    Attributes:
+        weights: Bayesian weights, (n, weights).
+        fixed: Deterministic parameters, (n, deterministic parameters).
+        buffers: Buffers by name, (n, ...).
+        noise: Learnt parameters of the likelihood by name, (n, ...).
+    """
+
+    weights: Tensor
+    fixed: Tensor
+    buffers: Tensors
+    noise: Noise
 
     @classmethod
     def sharing(cls, weights: Tensor, fixed: Tensor, buffers: Tensors, noise: Noise) -> Draws:
-        """Draws of the weights (n, weights) that have all else in common."""
+        """Build draws that differ in their weights alone.
+
+        Args:
+            weights: Bayesian weights of each draw, (n, weights).
+            fixed: Deterministic parameters of all draws.
+            buffers: Buffers of all draws.
+            noise: Learnt parameters of the likelihood of all draws.
+
+        Returns:
+            The draws.
+        """
         n = len(weights)
         shared = [{k: v.expand(n, *v.shape) for k, v in tensors.items()} for tensors in (buffers, noise)]
         return cls(weights, fixed.expand(n, *fixed.shape), *shared)
@@ -76,33 +99,72 @@ class DrawSource(ABC, Generic[StateT]):
 
     @abstractmethod
     def draws(self, n: int, generator: torch.Generator | None = None, at_once: int | None = None) -> Iterator[Draws]:
-        """Draw n networks, at most ``at_once`` of them at a time."""
+        """Draw networks.
+
+        Args:
+            n: Number of networks.
+            generator: Source of randomness, on the model's device; None for torch's global generator.
+            at_once: Largest number of networks in memory at a time; None for all.
+
+        Yields:
+            Draws of up to ``at_once`` networks, n in total.
+        """
 
     @abstractmethod
     def center(self) -> Draws:
-        """Return one network in the middle of the distribution: that of the mean weights."""
+        """Compute the network of the mean weights.
+
+        Returns:
+            Draws of that one network.
+        """
 
     def sample(self, n: int, generator: torch.Generator | None = None) -> Tensor:
-        """Draw all Bayesian weights of n networks, (n, weights)."""
+        """Draw the Bayesian weights of networks.
+
+        Args:
+            n: Number of networks.
+            generator: Source of randomness, on the model's device; None for torch's global generator.
+
+        Returns:
+            The weights, (n, weights).
+        """
         return torch.cat([networks.weights for networks in self.draws(n, generator)])
 
     @property
     def available(self) -> int | None:
-        """The number of different draws there are; None where there is no end of them."""
+        """Number of different draws that are stored; None where draws are made as they are needed."""
         return None
 
     def kl(self) -> Tensor | None:
-        """Return the KL of the posterior from the prior in nats; None where the algorithm has none."""
+        """Compute the KL divergence of the posterior from the prior.
+
+        Returns:
+            The divergence in nats, or None where the algorithm has none.
+        """
         return None
 
     def with_state(self, state: StateT) -> Self:
-        """Return the same source with another state."""
+        """Build the same source with another state.
+
+        Args:
+            state: The other state.
+
+        Returns:
+            The new source.
+        """
         changed = copy.copy(self)
         changed.state = state
         return changed
 
     def with_noise_factor(self, factor: float) -> Self:
-        """Return the same source with its noise variance multiplied by ``factor``."""
+        """Build the same source with another noise variance.
+
+        Args:
+            factor: Number by which the noise variance is multiplied.
+
+        Returns:
+            The new source.
+        """
         state: Any = self.state
         return self.with_state(state._replace(noise={**state.noise, "variance": state.noise["variance"] * factor}))
 
@@ -117,33 +179,76 @@ class Trainer(ABC, Generic[StateT]):
         """Return the state before the first step.
 
         Args:
-            y: The training targets as the network sees them.
-            generator: The source of all randomness.
+            y: Training targets, standardised.
+            generator: Source of all randomness, on the model's device.
             unit: The user's units of ``y``.
+
+        Returns:
+            The state.
         """
 
     @abstractmethod
     def step(self, state: StateT, batch: Batch, generator: torch.Generator) -> tuple[StateT, Info]:
-        """Return the state after one batch, and what the step reports."""
+        """Take one step.
+
+        Args:
+            state: State before the step, whose memory the step may reuse.
+            batch: Inputs and targets of the batch, standardised.
+            generator: Source of all randomness, on the model's device.
+
+        Returns:
+            The state after the step, and the report of the step.
+        """
 
     @abstractmethod
     def source(self, state: StateT) -> DrawSource[Any]:
-        """Return the distribution of networks that a state stands for, at any moment of the run."""
+        """Build the distribution of networks that a state describes, at any moment of the run.
+
+        Args:
+            state: The state.
+
+        Returns:
+            The source of draws.
+        """
 
     def present(self, state: StateT) -> Draws:
-        """Return the network where the run stands now; it tells what has diverged."""
+        """Return the current network of a run, in which divergence shows.
+
+        Args:
+            state: The state.
+
+        Returns:
+            Draws of that one network.
+        """
         return self.source(state).center()
 
     def finish(self, state: StateT) -> DrawSource[Any]:
-        """Return what the posterior keeps of a run that has come to its end."""
+        """Build the source of draws that the posterior keeps at the end of a run.
+
+        Args:
+            state: The state after the last step.
+
+        Returns:
+            The source of draws.
+        """
         return self.source(state)
 
     def restore(self, saved: Tensors) -> DrawSource[Any]:
-        """Return what `finish` returned, from the tensors of a file."""
+        """Rebuild the source of draws that `finish` returned from the tensors of a file.
+
+        Args:
+            saved: Tensors by name, as `checkpoint.flatten` makes them of the source's state.
+
+        Returns:
+            The source of draws.
+
+        Raises:
+            CheckpointError: If the tensors are of another model or algorithm.
+        """
         device = self.model.device
         target = torch.zeros(1, 1, dtype=self.model.dtype, device=device)
         template = self.init(target, torch.Generator(device).manual_seed(0))
-        # how many noise variances there are, the data know
+        # the number of noise variances depends on the data
         return self.source(unflatten(template, saved, any_shape=lambda name: "noise" in name.split("/")))
 
 
@@ -156,23 +261,55 @@ class Method(ABC):
 
     @property
     def runs(self) -> int:
-        """The number of independent runs that make one posterior: members of an ensemble, chains of a sampler."""
+        """Number of independent runs that make one posterior: members of an ensemble, chains of a sampler."""
         return 1
 
     def require_batches(self, per_epoch: int) -> None:  # noqa: B027 (most algorithms take any number)
-        """Raise a `ParameterError` if the algorithm cannot work with so many batches in an epoch."""
+        """Refuse a number of batches that the algorithm cannot work with.
+
+        Args:
+            per_epoch: Number of batches in an epoch.
+
+        Raises:
+            ParameterError: If the algorithm cannot work with it.
+        """
 
     @abstractmethod
     def build(self, model: BayesianModel[Any], *, n: int, steps: int) -> Trainer[Any]:
-        """Bind to a model, the number of training rows and of steps; a model that does not suit is refused."""
+        """Bind the algorithm to a model and the size of its data.
+
+        Args:
+            model: The model.
+            n: Number of training rows.
+            steps: Number of steps of the run.
+
+        Returns:
+            The trainer.
+
+        Raises:
+            ParameterError: If the algorithm does not suit the model.
+        """
 
     def read(self, saved: Tensors, model: BayesianModel[Any], *, n: int, steps: int) -> DrawSource[Any]:
-        """Return what a finished run left, from the tensors of a file."""
+        """Rebuild the source of draws of a finished run from the tensors of a file.
+
+        Args:
+            saved: Tensors by name.
+            model: The model.
+            n: Number of training rows.
+            steps: Number of steps of the run.
+
+        Returns:
+            The source of draws.
+
+        Raises:
+            CheckpointError: If the tensors are of another model or algorithm.
+        """
         return self.build(model, n=n, steps=steps).restore(saved)
 
 
 def make_plain(settings: Method) -> None:
-    """Turn numpy's numbers among the settings into Python's own, which JSON can keep."""
+    """Convert numpy numbers among the settings to Python numbers, which JSON can represent."""
     for field in fields(settings):  # type: ignore[arg-type]
         value = getattr(settings, field.name)
         if isinstance(value, np.generic):

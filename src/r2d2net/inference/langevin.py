@@ -95,7 +95,14 @@ class Sampling(Training):
         return Collection.restored(model, saved, has_mean=self.has_mean(model))
 
     def has_mean(self, model: BayesianModel[Any]) -> bool:
-        """Whether the mean of a chain's draws is a network: cycles find several solutions."""
+        """Test whether the mean of a chain's draws is a useful network: several cycles find different solutions.
+
+        Args:
+            model: The model.
+
+        Returns:
+            True for a linear model or a single cycle.
+        """
         return model.is_linear or (self.cycles or 1) == 1
 
 

@@ -24,15 +24,27 @@ from r2d2net.model import BayesianModel, Tensors
 
 
 class VariationalState(NamedTuple):
-    """All that changes in training."""
+    """State of variational inference: all that changes in training.
 
-    step: Tensor  # number of steps taken, an int64 scalar on the CPU
-    mean: Tensor  # (weights,)
-    rho: Tensor  # (weights,)
-    fixed: Tensor  # deterministic parameters
-    precision: Tensor  # 1 / v, (weights,)
+    Attributes:
+        step: Number of steps taken, an int64 scalar on the CPU.
+        mean: Means mu of the weights, (weights,).
+        rho: Parameters from which the standard deviations follow, (weights,).
+        fixed: Deterministic parameters.
+        precision: Prior precision 1 / v of the weights, (weights,).
+        moments: Adam's moments by the name of the parameter vector.
+        scales: The prior's scales by the name of the parameter tensor.
+        noise: Learnt parameters of the likelihood.
+        buffers: Buffers of the network.
+    """
+
+    step: Tensor
+    mean: Tensor
+    rho: Tensor
+    fixed: Tensor
+    precision: Tensor
     moments: dict[str, Moments]
-    scales: dict[str, Any]  # parameter name -> the prior's scales
+    scales: dict[str, Any]
     noise: Noise
     buffers: Tensors
 

@@ -41,36 +41,37 @@ def fit(
     Args:
         model: The model; it is not changed.
         data: (x, y) as tensors or arrays, a torch Dataset, or a DataLoader.
-        algorithm: How to infer: one of `r2d2net.inference` with its settings, such as ``SGLD(lr=0.01)``, or its name,
-            such as "sgld", for the default ones. SVGI by default.
+        algorithm: Inference algorithm: an object of `r2d2net.inference`, such as ``SGLD(lr=0.01)``, or a name, such as
+            "sgld", for the default settings. SVGI by default.
         epochs: Passes over the data.
-        batch_size: Rows of a step; by default chosen from n. A DataLoader brings its own. HMC takes all rows at once.
+        batch_size: Rows of a step; by default chosen from n. A DataLoader has its own. HMC uses all rows at once.
         seed: Seed of everything random in the run.
         validation: Share of the rows to hold out, or (x, y). The history then has a score for every epoch. In the end
             validation rows also correct the learnt noise variance of a Gaussian likelihood, and so the width of
-            intervals (see `run.calibration`); not HMC's, whose draws have their own.
-        patience: Stop when the score has not improved for so many epochs, and keep the epoch with the best score;
-            needs validation. Without patience the last epoch is kept. Not for samplers, whose draws are of many epochs.
+            intervals (see `run.calibration`); not that of HMC, which draws it.
+        patience: Stop when the score has not improved for this number of epochs, and keep the epoch with the best
+            score; needs validation. Without patience the last epoch is kept. Not for samplers, whose draws come from
+            many epochs.
         score: "nll", the negative log predictive density of a validation row in the user's units; or, for classes,
             "auroc": one minus the area under the ROC curve of each class against the rest, averaged.
-        prior: "auto" puts the adaptive R2D2 prior on all Bayesian weight matrices, in place of the model's own:
-            with and without its floor, and validation chooses. Networks that are one Linear layer take it with the
-            floor and need no choice.
-        restarts: Runs from so many starts, of which the one with the least validation score is returned; the first is
-            the run that a single one would be (on one thread). Several runs, be it of restarts or of priors, need
-            validation: where none is given a tenth of the rows is held out, and not trained on.
-            ``posterior.candidates`` has the scores of all; a run that diverges is out.
-        jobs: Runs at a time on a CPU (restarts, members of an ensemble, chains), in processes of one thread each; by
-            default as many as there are cores. 1 has them one after the other in this process. The result is the same
-            to the bit. On a GPU it is always 1.
-        n: Number of training rows, for streams that cannot tell.
+        prior: "auto" puts the adaptive R2D2 prior on all Bayesian weight matrices, in place of the model's priors:
+            once with and once without its floor, between which validation chooses. Networks that are one Linear layer
+            use the floor without a choice.
+        restarts: Number of runs from different starts, of which the one with the least validation score is returned;
+            the first is the same as a single run (on one thread). Several runs, of restarts or of priors, need
+            validation: where none is given a tenth of the rows is held out and not used for training.
+            ``posterior.candidates`` has the scores of all; a run that diverges cannot be chosen.
+        jobs: Number of runs at a time on a CPU (restarts, members of an ensemble, chains), in processes of one thread
+            each; by default the number of cores. 1 runs them one after the other in this process. The result is
+            bitwise the same. On a GPU it is always 1.
+        n: Number of training rows, for streams that do not know it.
         standardize: Give the network inputs (of tables) and regression targets of mean 0 and variance 1.
         checkpoint_to: Folder for the run's checkpoint, replaced as the run goes on, and for its posterior at the end.
-            A checkpoint that is already there is replaced too: to go on from it use ``resume``.
+            A checkpoint that is already there is replaced too: to continue from it use ``resume``.
         checkpoint_every: "epoch", or a number of seconds after which the next step is followed by a checkpoint; 0
-            writes one after every step. Besides, there is one at the start.
-        resume: Folder of an interrupted run with the same model, data and settings: goes on from its checkpoint and
-            ends bitwise where the uninterrupted run would. It takes the place of ``checkpoint_to``: where there is no
+            writes one after every step. There is also one at the start.
+        resume: Folder of an interrupted run with the same model, data and settings, which is continued from its
+            checkpoint with bitwise the result of an uninterrupted run. It replaces ``checkpoint_to``: where there is no
             checkpoint yet the run starts, and where it is finished the saved posterior is returned.
         verbose: Show progress on a terminal.
 
