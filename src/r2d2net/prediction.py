@@ -24,10 +24,10 @@ MOST_COUNT = 2.0**52  # above it float64 does not hold every whole number
 
 
 class Prediction(ABC):
-    """What is known of the targets of new rows.
+    """The predictive distribution of the targets of new rows.
 
     Attributes:
-        samples: What the network says at each draw of the weights; draws are the first dimension.
+        samples: Prediction at each draw of the weights; draws are the first dimension.
     """
 
     samples: Tensor
@@ -35,14 +35,28 @@ class Prediction(ABC):
     @property
     @abstractmethod
     def mean(self) -> Tensor:
-        """Expected target of each row; of classes, their probabilities."""
+        """Expected target of each row; for classes their probabilities."""
 
     @abstractmethod
     def log_prob(self, y: Tensor) -> Tensor:
-        """Return the log predictive density (of classes and counts, probability) of each row's target."""
+        """Compute the log predictive density, or for classes and counts the log probability, of each row's target.
+
+        Args:
+            y: Targets of the rows.
+
+        Returns:
+            The logarithms, (rows,).
+
+        Raises:
+            DataError: If ``y`` does not fit the prediction.
+        """
 
     def without_output_dimension(self) -> Self:
-        """Return the prediction with its last dimension, of one output, dropped: targets were one-dimensional."""
+        """Drop the last dimension, that of the outputs, where the training targets were one-dimensional.
+
+        Returns:
+            The prediction without that dimension, or itself where it has none.
+        """
         return self
 
 
