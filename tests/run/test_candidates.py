@@ -121,18 +121,19 @@ def test_a_run_that_fails_is_out(monkeypatch, tmp_path):
 
     def spoilt(plan, *arguments, **options):
         if plan.settings["restart"] in failing:
-            raise DivergenceError("training diverged at step 3")
+            raise DivergenceError("training diverged at step 3", fix="use a smaller step")
         return train(plan, *arguments, **options)
 
     monkeypatch.setattr(module, "train", spoilt)
     posterior = fit(restarts=2)
     assert posterior.settings["restart"] == 1
     assert posterior.candidates[0] == {
-        "prior": "given", "restart": 0, "validation": None, "error": "training diverged at step 3"
+        "prior": "given", "restart": 0, "validation": None, "error": "training diverged at step 3: use a smaller step"
     }  # fmt: skip
     failing.add(1)
-    with pytest.raises(DivergenceError, match=r"^all 2 runs failed; the first: training diverged at step 3$"):
+    with pytest.raises(DivergenceError, match=r"^all 2 runs failed; the first: training diverged at step 3;") as caught:
         fit(restarts=2, resume=tmp_path)
+    assert caught.value.fix == "use a smaller step"
     failing.clear()
     fit(restarts=2, resume=tmp_path)
     monkeypatch.setattr(runs, "validation_score", lambda *_: math.nan)

@@ -23,14 +23,14 @@ import cloudpickle
 import joblib
 
 from r2d2net import checkpoint
-from r2d2net.errors import Argument, DivergenceError, ParameterError
+from r2d2net.errors import Argument, DivergenceError, ParameterError, Value
 from r2d2net.inference.collection import merged
 from r2d2net.posterior import FILE, INTERRUPTED, Posterior
 from r2d2net.run.orphans import end_with
 from r2d2net.run.progress import lines
 from r2d2net.run.resume import finished, require_same
 from r2d2net.run.threads import one_thread
-from r2d2net.run.train import ADVICE, Plan, train, with_noise_of_validation
+from r2d2net.run.train import Plan, train, with_noise_of_validation
 from r2d2net.specification import reading
 
 FOLDER = "r2d2net-candidates"  # removed in the end: a name that nobody else gives a folder
@@ -88,7 +88,7 @@ class Outcome(NamedTuple):
     """How a run ended: its score if it was compared, or why it failed."""
 
     score: float | None
-    failure: str | None
+    failure: DivergenceError | None
 
 
 def _combined(plans: Sequence[Plan], folder: Path, jobs: int | None, verbose: bool) -> Posterior[Any]:
@@ -102,7 +102,7 @@ def _best(plans: Sequence[Plan], folders: Sequence[Path], outcomes: Sequence[Out
     entries = [_entry(plan, outcome) for plan, outcome in zip(plans, outcomes, strict=True)]
     finite = [index for index, entry in enumerate(entries) if entry["validation"] is not None]
     if not finite:
-        raise DivergenceError(f"all {len(plans)} runs failed; the first: {entries[0]['error']}", fix=ADVICE)
+        raise _told(f"all {len(plans)} runs failed; the first: ", outcomes[0])
     best = min(finite, key=lambda index: entries[index]["validation"])
     posterior = finished(folders[best], plans[best])
     assert posterior is not None
@@ -112,9 +112,9 @@ def _best(plans: Sequence[Plan], folders: Sequence[Path], outcomes: Sequence[Out
 
 def _merged(plans: Sequence[Plan], folders: Sequence[Path], outcomes: Sequence[Outcome]) -> Posterior[Any]:
     """Return all draws of the runs as one posterior; if one run failed there is none."""
-    failures = [f"run {k + 1} of {len(plans)}: {o.failure}" for k, o in enumerate(outcomes) if o.failure is not None]
-    if failures:
-        raise DivergenceError(failures[0], fix=ADVICE)
+    for number, outcome in enumerate(outcomes, 1):
+        if outcome.failure is not None:
+            raise _told(f"run {number} of {len(plans)}: ", outcome)
     each = [finished(folder, plan) for folder, plan in zip(folders, plans, strict=True)]
     parts = [posterior for posterior in each if posterior is not None]
     together = parts[0].source.with_state(merged([posterior.state for posterior in parts]))
@@ -140,9 +140,9 @@ def _run_all(plans: Sequence[Plan], folder: Path, jobs: int | None, verbose: boo
     show = lines(verbose=verbose)
     for index, outcome in _outcomes(plans, folders, jobs):
         outcomes[index] = outcome
-        which, end = plans[index].settings, outcome.failure
-        if end is None:
-            end = "done" if outcome.score is None else f"validation {outcome.score:.4g}"
+        which, end = plans[index].settings, "done" if outcome.score is None else f"validation {outcome.score:.4g}"
+        if outcome.failure is not None:
+            end = str(outcome.failure)
         of = f"prior {which['candidate']}, restart {which['restart']}, " if plans[index].compared else ""
         show(f"run {len(outcomes)} of {len(plans)}: {of}{end}")
     return folders, [outcomes[index] for index in range(len(plans))]
@@ -150,7 +150,15 @@ def _run_all(plans: Sequence[Plan], folder: Path, jobs: int | None, verbose: boo
 
 def _entry(plan: Plan, outcome: Outcome) -> dict[str, Any]:
     entry = {"prior": plan.settings["candidate"], "restart": plan.settings["restart"], "validation": outcome.score}
-    return entry if outcome.failure is None else {**entry, "error": outcome.failure}
+    return entry if outcome.failure is None else {**entry, "error": str(outcome.failure)}
+
+
+def _told(which: str, outcome: Outcome) -> DivergenceError:
+    """The failure of a run as that of them all, beginning with the run it was."""
+    assert outcome.failure is not None
+    problem = outcome.failure.problem
+    parts = (problem,) if isinstance(problem, str) else problem
+    return DivergenceError((which, *parts), fix=outcome.failure.fix)
 
 
 def _outcomes(plans: Sequence[Plan], folders: Sequence[Path], jobs: int | None) -> Iterator[tuple[int, Outcome]]:
@@ -191,11 +199,13 @@ def _run(plan: Plan, folder: Path) -> Outcome:
         try:
             posterior = train(plan, folder, resume=True, verbose=False)
         except DivergenceError as error:
-            return Outcome(None, str(DivergenceError(error.problem)))
+            return Outcome(None, error)
     if not plan.compared:
         return Outcome(None, None)
     score = posterior.candidates[0]["validation"]
-    return Outcome(score, None) if math.isfinite(score) else Outcome(None, f"its validation score is {score}")
+    if math.isfinite(score):
+        return Outcome(score, None)
+    return Outcome(None, DivergenceError(("its validation score is ", Value(score))))
 
 
 def _finished(plans: Sequence[Plan], folder: Path) -> Posterior[Any] | None:
