@@ -105,19 +105,19 @@ def describe_model(model: BayesianModel[Any]) -> Specification:
 
 
 def model_from(net: Any, specification: Specification, classes: Classes = ()) -> BayesianModel[Any]:
-    """Build the model around a network of the same architecture; anything that differs is one clear error."""
+    """Build the model around a network of the same architecture; a difference is a `CheckpointError` of one line."""
     expected = {name: tuple(entry["shape"]) for name, entry in specification["parameters"].items()}
     frozen = specification.get("frozen", [])  # their shapes are those of saved tensors
-    found = {name: tuple(parameter.shape) for name, parameter in net.named_parameters() if name not in frozen}
+    shapes = {name: tuple(parameter.shape) for name, parameter in net.named_parameters() if name not in frozen}
     missing = sorted(set(frozen) - {name for name, _ in net.named_parameters()})
     if missing:
         problem = f"does not fit the saved run: it has no parameter {missing[0]!r}, frozen there"
         raise CheckpointError(problem, argument="net")
-    for name in sorted(expected.keys() | found.keys()):
-        if expected.get(name) != found.get(name):
+    for name in sorted(expected.keys() | shapes.keys()):
+        if expected.get(name) != shapes.get(name):
             raise CheckpointError(
                 f"does not fit the saved run at parameter {name!r}: saved {expected.get(name, 'nothing')}, "
-                f"net has {found.get(name, 'nothing')}",
+                f"net has {shapes.get(name, 'nothing')}",
                 argument="net",
             )
     assigned = {
@@ -178,19 +178,19 @@ def _build(contract: type, specification: Specification, classes: Classes) -> An
     try:
         return cls.from_hyperparameters(**arguments) if contract is ScaleMixturePrior else cls(**arguments)
     except (TypeError, ValueError) as error:
-        here = "the class handed over" if specification.get("origin") == OUTSIDE else "that of this version of r2d2net"
-        raise CheckpointError(f"the saved run's {name} is not {here}: {error}") from error
+        other = "the class handed over" if specification.get("origin") == OUTSIDE else "that of this version of r2d2net"
+        raise CheckpointError(f"the saved run's {name} is not {other}: {error}") from error
 
 
 def network_text(model: BayesianModel[Any]) -> str:
-    """How the network prints, without addresses in memory: it tells ReLU from Tanh, which parameters do not."""
+    """Return the network's repr without memory addresses; it shows activations, which parameters do not."""
     return re.sub(r"0x[0-9a-f]+", "0x", repr(model.net))
 
 
 def require_same_network(model: BayesianModel[Any], saved: str, where: object) -> None:
     """Refuse a posterior of a network that prints differently: parameters may fit where activations do not."""
-    here = network_text(model)
-    pairs = zip_longest(saved.splitlines(), here.splitlines(), fillvalue="nothing")
+    given = network_text(model)
+    pairs = zip_longest(saved.splitlines(), given.splitlines(), fillvalue="nothing")
     for theirs, ours in pairs:
         if theirs != ours:
             what = f"{theirs.strip()} there, {ours.strip()} here"

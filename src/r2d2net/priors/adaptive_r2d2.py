@@ -96,16 +96,16 @@ class AdaptiveR2D2(ScaleMixturePrior[AdaptiveR2D2Scales]):
         device: torch.device | str | None = None,
     ) -> AdaptiveR2D2Scales:
         require_groups(shape, groups)
-        one, shared = (torch.ones(tuple(s), dtype=dtype, device=device) for s in (shape, groups))
-        grid = global_scale_grid(self._mixture, one.device)
+        local, shared = (torch.ones(tuple(s), dtype=dtype, device=device) for s in (shape, groups))
+        grid = global_scale_grid(self._mixture, local.device)
         pair = grid.log_prior.repeat_interleave(grid.rows).exp()
         drawn = _categorical(pair.expand(shared.numel(), -1), generator).reshape(shared.shape)
-        row, g = drawn % grid.rows, torch.exp(grid.log_g[drawn // grid.rows]).to(one.dtype)
-        a, kappa = one.new_tensor(self.rows).T
-        spread = standard_gamma(a[row] * one, generator) / standard_gamma(TAIL * one, generator)
-        spread = positive_finite(spread * torch.empty_like(one).exponential_(generator=generator))
+        row, g = drawn % grid.rows, torch.exp(grid.log_g[drawn // grid.rows]).to(local.dtype)
+        a, kappa = local.new_tensor(self.rows).T
+        spread = standard_gamma(a[row] * local, generator) / standard_gamma(TAIL * local, generator)
+        spread = positive_finite(spread * torch.empty_like(local).exponential_(generator=generator))
         v = positive_finite(float(self.floor) + kappa[row] * spread)
-        return AdaptiveR2D2Scales(v, g, (row + 1).to(one.dtype))
+        return AdaptiveR2D2Scales(v, g, (row + 1).to(local.dtype))
 
     def variance(self, scales: AdaptiveR2D2Scales) -> Tensor:
         return positive_finite(scales.g.square() * scales.v)

@@ -134,17 +134,17 @@ def _merged(plans: Sequence[Plan], folders: Sequence[Path], outcomes: Sequence[O
 
 
 def _run_all(plans: Sequence[Plan], folder: Path, jobs: int | None, verbose: bool) -> tuple[list[Path], list[Outcome]]:
-    """Run all plans in folders of their own; the folders and how the runs ended."""
+    """Run all plans in folders of their own; return the folders and the outcomes of the runs."""
     folders = [folder / f"{plan.settings['candidate']}-{plan.settings['restart']}" for plan in plans]
     outcomes: dict[int, Outcome] = {}
     show = lines(verbose=verbose)
     for index, outcome in _outcomes(plans, folders, jobs):
         outcomes[index] = outcome
-        which, end = plans[index].settings, "done" if outcome.score is None else f"validation {outcome.score:.4g}"
+        settings, end = plans[index].settings, "done" if outcome.score is None else f"validation {outcome.score:.4g}"
         if outcome.failure is not None:
             end = str(outcome.failure)
-        of = f"prior {which['candidate']}, restart {which['restart']}, " if plans[index].compared else ""
-        show(f"run {len(outcomes)} of {len(plans)}: {of}{end}")
+        label = f"prior {settings['candidate']}, restart {settings['restart']}, " if plans[index].compared else ""
+        show(f"run {len(outcomes)} of {len(plans)}: {label}{end}")
     return folders, [outcomes[index] for index in range(len(plans))]
 
 
@@ -209,11 +209,11 @@ def _run(plan: Plan, folder: Path) -> Outcome:
 
 
 def _finished(plans: Sequence[Plan], folder: Path) -> Posterior[Any] | None:
-    """The posterior of a choice that has been made in this folder."""
+    """Return the posterior of a choice that was made in this folder before, or None."""
     if (folder / INTERRUPTED).exists() or not (folder / FILE).exists():
         return None
     with reading(folder / FILE):
         saved = checkpoint.read(folder / FILE)[1]["settings"]
-        which = [plan for plan in plans if all(saved.get(k) == plan.settings[k] for k in ("candidate", "restart"))]
-    plan = which[0] if which else plans[0]  # the latter differs, and the error says in what
+        same = [plan for plan in plans if all(saved.get(k) == plan.settings[k] for k in ("candidate", "restart"))]
+    plan = same[0] if same else plans[0]  # the latter differs, and the error names the difference
     return finished(folder, plan)

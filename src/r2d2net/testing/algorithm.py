@@ -311,6 +311,6 @@ def check_algorithm(method: Method) -> None:
     Raises:
         ContractError: Names the first property that the algorithm does not have.
     """
-    found: list[Case] = []
-    run_checks(method, {"it fits a small network": lambda each: found.append(case_of(each))})
-    run_checks(found[0], ALGORITHM_CHECKS)
+    cases: list[Case] = []
+    run_checks(method, {"it fits a small network": lambda algorithm: cases.append(case_of(algorithm))})
+    run_checks(cases[0], ALGORITHM_CHECKS)

@@ -242,6 +242,6 @@ def check_likelihood(likelihood: Likelihood, y: Any = None) -> None:
     >>> from r2d2net.likelihoods import Poisson
     >>> check_likelihood(Poisson())
     """
-    found: list[Case] = []
-    run_checks(likelihood, {"it takes targets": lambda each: found.append(case_of(each, y))})
-    run_checks(found[0], LIKELIHOOD_CHECKS)
+    cases: list[Case] = []
+    run_checks(likelihood, {"it takes targets": lambda subject: cases.append(case_of(subject, y))})
+    run_checks(cases[0], LIKELIHOOD_CHECKS)

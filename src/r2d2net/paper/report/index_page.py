@@ -68,12 +68,12 @@ def write_reports(folders: Sequence[Path], out: Path | None = None) -> list[Path
     return [*written, out, out.with_suffix(".md")]
 
 
-def index_documents(grids: Sequence[tuple[Path, GridResults]], here: Path) -> tuple[Document, Document]:
+def index_documents(grids: Sequence[tuple[Path, GridResults]], page_folder: Path) -> tuple[Document, Document]:
     """Compose the index page twice: with links to reports in HTML, and with links to those in Markdown.
 
     Args:
         grids: The folder and the results of each grid.
-        here: The folder of the index page, to which links are relative.
+        page_folder: The folder of the index page, to which links are relative.
     """
     known = "\n".join(f"- {discrepancy.text}" for discrepancy in DISCREPANCIES)
     sections = [
@@ -81,18 +81,18 @@ def index_documents(grids: Sequence[tuple[Path, GridResults]], here: Path) -> tu
         Section("Known discrepancies of the paper", [Text(known)]),
     ]
     html, markdown = (
-        Document("Results beside the paper's", [Section("", [Text(_list(grids, here, name))]), *sections])
+        Document("Results beside the paper's", [Section("", [Text(_list(grids, page_folder, name))]), *sections])
         for name in ("report.html", "report.md")
     )
     return html, markdown
 
 
-def _list(grids: Sequence[tuple[Path, GridResults]], here: Path, name: str) -> str:
+def _list(grids: Sequence[tuple[Path, GridResults]], page_folder: Path, name: str) -> str:
     """A line for each grid: a link to its report, its size, and the number of entries with each verdict."""
     lines = []
     for folder, grid in grids:
         verdicts = Counter(entry.verdict for table in compare_grid(grid) for entry in table.entries if entry.verdict)
-        address = quote(Path(os.path.relpath(folder / name, here)).as_posix())
+        address = quote(Path(os.path.relpath(folder / name, page_folder)).as_posix())
         about = grid.about
         scale = ", ".join(part for part in (about["scale"], grid.variant) if part)
         counts = [f"{verdicts[verdict]}" if verdicts else "-" for verdict in VERDICTS]
