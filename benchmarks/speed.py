@@ -42,11 +42,11 @@ import r2d2net as rn
 from memory import OURS, Peak, peak, start
 from peers import PEERS
 from r2d2net.files import write_json
+from r2d2net.network_inputs import no_units
 from r2d2net.paper.experiments.complexity import plain_training
 from r2d2net.posterior import Posterior
 from r2d2net.provenance import provenance
 from r2d2net.report.markdown_text import pipe_table
-from r2d2net.units import no_units
 from step_cost import NETS, N, Step, batch, bayesian, steady_memory, turns
 
 PREDICTED, DRAWS, PASS = 10_000, 100, 1_000

@@ -9,7 +9,7 @@ import r2d2net as rn
 from architectures import ZOO, mlp
 from r2d2net import posterior as module
 from r2d2net.estimators.double_draws import in_double
-from r2d2net.new_inputs import as_tensors
+from r2d2net.network_inputs import as_tensors
 
 X = ZOO[0].x
 

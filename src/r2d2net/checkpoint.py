@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Callable
 from mmap import ACCESS_READ
 from mmap import mmap as map_file
 from pathlib import Path
@@ -18,7 +17,7 @@ from typing import Any
 from safetensors.torch import load, load_file, save
 from torch import Tensor
 
-from r2d2net.errors import CheckpointError, Shown, Value
+from r2d2net.errors import CheckpointError
 from r2d2net.files import replace_when_written
 
 FORMAT = 1
@@ -112,81 +111,6 @@ def remove_partial(folder: Path) -> None:
     """
     for partial in folder.glob(".*.safetensors.*.partial"):
         partial.unlink(missing_ok=True)
-
-
-def flatten(tree: Any, prefix: str = "") -> dict[str, Tensor]:
-    """Flatten a tree of dicts and NamedTuples of tensors to one dict.
-
-    Args:
-        tree: A tensor, or a dict or NamedTuple of trees.
-        prefix: Text in front of every key.
-
-    Returns:
-        The tensors; keys of the levels are joined by '/'.
-
-    Example:
-        >>> import torch
-        >>> sorted(flatten({"a": torch.zeros(1), "b": {"c": torch.zeros(2)}}))
-        ['a', 'b/c']
-    """
-    if isinstance(tree, Tensor):
-        return {prefix: tree}
-    items = tree._asdict().items() if hasattr(tree, "_asdict") else tree.items()
-    flat: dict[str, Tensor] = {}
-    for key, value in items:
-        flat.update(flatten(value, f"{prefix}/{key}" if prefix else key))
-    return flat
-
-
-def unflatten(
-    template: Any, tensors: dict[str, Tensor], *, any_shape: Callable[[str], bool] = lambda name: False
-) -> Any:
-    """Fill a tree of the template's form from a flat dict.
-
-    Args:
-        template: Tree of tensors that gives names, shapes, dtypes and devices.
-        tensors: Flat dict as `flatten` makes it.
-        any_shape: Whether the tensor of a name may have another shape than the template's.
-
-    Returns:
-        The tree, on the template's devices.
-
-    Raises:
-        CheckpointError: If a tensor is missing, unexpected, or of another shape or dtype than the template's.
-    """
-    expected = flatten(template)
-    for name in sorted(expected.keys() ^ tensors.keys()):
-        verb = "lacks" if name in expected else "also holds"
-        raise CheckpointError((f"the saved run {verb} ", Value(name)), fix="it was made for another net or algorithm")
-    for name, like in expected.items():
-        tensor = tensors[name]
-        fits = tensor.shape == like.shape or any_shape(name)
-        if not fits or tensor.dtype != like.dtype:
-            held = Shown(f"{tuple(tensor.shape)} {tensor.dtype}")
-            needed = f", the model needs {tuple(like.shape)} {like.dtype}"
-            raise CheckpointError((f"the saved run holds {name!r} as ", Value(held), needed))
-    return _fill(template, tensors, "")
-
-
-def part(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
-    """Select the tensors whose names start with a prefix.
-
-    Args:
-        tensors: Tensors by name.
-        prefix: Start of the names, such as "state/".
-
-    Returns:
-        The selected tensors by their names without the prefix.
-    """
-    return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
-
-
-def _fill(template: Any, tensors: dict[str, Tensor], prefix: str) -> Any:
-    if isinstance(template, Tensor):
-        return tensors[prefix].to(template.device)
-    items = template._asdict() if hasattr(template, "_asdict") else template
-    filled = {k: _fill(v, tensors, f"{prefix}/{k}" if prefix else k) for k, v in items.items()}
-    return type(template)(**filled) if hasattr(template, "_asdict") else filled
 
 
 def _sync_folder(folder: Path) -> None:

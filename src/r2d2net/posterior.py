@@ -22,14 +22,13 @@ from torch import Tensor, nn
 from r2d2net import checkpoint
 from r2d2net.errors import CheckpointError, DataError, ParameterError, require, require_seed, require_whole
 from r2d2net.forward_draws import forward_draws
-from r2d2net.inference.base import Draws, DrawSource
+from r2d2net.inference.base import Draws, DrawSource, flatten, part
 from r2d2net.likelihoods.base import Noise
 from r2d2net.model import BayesianModel, Tensors, refusing_inputs, require_module
-from r2d2net.new_inputs import as_tensors, for_model
+from r2d2net.network_inputs import Units, as_tensors, for_model
 from r2d2net.prediction import PredictionT
 from r2d2net.provenance import provenance
 from r2d2net.specification import method_from, model_from, reading, require_classes, require_same_network
-from r2d2net.units import Units
 
 FILE, INTERRUPTED = "posterior.safetensors", "checkpoint.safetensors"
 ROWS = 1000  # rows of a forward pass
@@ -299,8 +298,8 @@ class Posterior(Generic[PredictionT]):
             problem = "this posterior has no settings, so it cannot say what it is"
             raise ParameterError(problem, fix="save one made by fit")
         path = Path(folder) / FILE
-        tensors = {f"state/{k}": v for k, v in checkpoint.flatten(self.state).items()}
-        tensors |= {f"units/{k}": v for k, v in checkpoint.flatten(self.units).items()}
+        tensors = {f"state/{k}": v for k, v in flatten(self.state).items()}
+        tensors |= {f"units/{k}": v for k, v in flatten(self.units).items()}
         records = {"history": self.history, "candidates": self.candidates}
         header = {**records, **provenance(self.settings, self.settings["seed"])}
         checkpoint.write(path, tensors, header)
@@ -365,7 +364,7 @@ def load(folder: str | Path, net: nn.Module, *, classes: Sequence[type] = (), mm
         settings = header["settings"]
         model = model_from(net, settings["model"], classes)
         method, steps = method_from(settings["algorithm"], classes), settings["epochs"] * settings["batches"]
-        source = method.read(checkpoint.part(tensors, "state/"), model, n=settings["n"], steps=steps)
+        source = method.read(part(tensors, "state/"), model, n=settings["n"], steps=steps)
         posterior: Posterior[Any] = restored(source, tensors, header)
         require_same_network(model, settings["network"], folder)
     return posterior
@@ -375,7 +374,7 @@ def restored(source: DrawSource[Any], tensors: Tensors, header: dict[str, Any]) 
     """Return the posterior that a file's tensors and header describe, for the draws that were read from it."""
     return Posterior(
         source,
-        Units.of(checkpoint.part(tensors, "units/"), source.model.device),
+        Units.of(part(tensors, "units/"), source.model.device),
         flat_target=header["settings"]["flat_target"],
         history=header["history"],
         settings=header["settings"],

@@ -10,8 +10,8 @@ from torch import nn
 import r2d2net as rn
 from r2d2net.diagnostics import diagnose, of_predictions, of_weights
 from r2d2net.inference.collection import Collection, CollectionState
+from r2d2net.network_inputs import no_units
 from r2d2net.posterior import Posterior
-from r2d2net.units import no_units
 
 
 def autoregressive(chains, draws, quantities, memory, seed=0):

@@ -4,7 +4,7 @@ import pytest
 import torch
 from scipy.stats import chisquare, kstest
 
-from r2d2net.distributions.uniform import fill_uniform
+from r2d2net.distributions.primitives import fill_uniform
 
 DTYPES = pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 

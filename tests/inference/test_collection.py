@@ -7,8 +7,8 @@ import torch
 from torch import nn
 
 import r2d2net as rn
-from r2d2net import checkpoint
 from r2d2net.inference import Draws
+from r2d2net.inference.base import flatten
 from r2d2net.inference.collection import (
     Collection,
     bytes_of,
@@ -56,7 +56,7 @@ def test_draws_are_evenly_spaced_whatever_the_length(steps, capacity, every, exp
     kept = chain(steps, capacity, every)
     found = first(kept.draws, int(kept.number))
     assert len(kept.draws.weights) == capacity
-    for tensor in checkpoint.flatten(found).values():
+    for tensor in flatten(found).values():
         assert tensor.flatten(1)[:, 0].tolist() == expected if tensor.dim() > 1 else tensor.tolist() == expected
 
 
@@ -169,7 +169,7 @@ def test_a_prediction_has_each_member_once_with_its_own_noise_and_buffers():
 
 
 def test_processes_change_nothing():
-    one, two = (checkpoint.flatten(ensemble(jobs=jobs).state) for jobs in (1, 2))
+    one, two = (flatten(ensemble(jobs=jobs).state) for jobs in (1, 2))
     assert one.keys() == two.keys()
     assert all(torch.equal(tensor, two[name]) for name, tensor in one.items())
 

@@ -5,7 +5,8 @@ import torch
 from torch import nn
 
 import r2d2net as rn
-from r2d2net import checkpoint, inference, nets
+from r2d2net import inference, nets
+from r2d2net.inference.base import flatten
 from r2d2net.priors import (
     R2D2,
     ContinuousScalePrior,
@@ -69,7 +70,7 @@ def fit(algorithm, problem, prior=None, seed=0, **options):
 
 
 def contents(posterior):
-    return {name: tensor.tolist() for name, tensor in checkpoint.flatten(posterior.state).items()}
+    return {name: tensor.tolist() for name, tensor in flatten(posterior.state).items()}
 
 
 class Killed(BaseException):

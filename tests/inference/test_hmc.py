@@ -14,6 +14,7 @@ from langevin_targets import normal_means
 from r2d2net import checkpoint
 from r2d2net.diagnostics.convergence import diagnose
 from r2d2net.inference import HMC
+from r2d2net.inference.base import flatten, unflatten
 from r2d2net.inference.coordinates import GivenScales, JointScales
 from r2d2net.priors import R2D2, Gaussian
 from r2d2net.run.global_generator import lent_generator
@@ -229,16 +230,16 @@ def test_a_chain_goes_on_from_a_file_after_any_step(scales, tmp_path):
     state, windows = chain.init(batch[1], g), []
     template = chain.init(batch[1], torch.Generator().manual_seed(5))
     for k in range(30):
-        checkpoint.write(path, {"generator": g.get_state(), **checkpoint.flatten(state)}, {})
+        checkpoint.write(path, {"generator": g.get_state(), **flatten(state)}, {})
         stored = checkpoint.read(path)[0]
         resumed = torch.Generator()
         resumed.set_state(stored.pop("generator"))
         with lent_generator(k, CPU):
             state, info = chain.step(state, batch, g)
         with lent_generator(k, CPU):
-            again, told = chain.step(checkpoint.unflatten(template, stored), batch, resumed)
+            again, told = chain.step(unflatten(template, stored), batch, resumed)
         windows.append(int(state.nuts.window))
-        one, other = checkpoint.flatten(state), checkpoint.flatten(again)
+        one, other = flatten(state), flatten(again)
         assert all(torch.equal(one[name], other[name]) for name in one)
         assert torch.equal(info.nll, told.nll)
         assert torch.equal(g.get_state(), resumed.get_state())

@@ -9,6 +9,7 @@ import torch
 
 from r2d2net import DivergenceError, ParameterError, checkpoint
 from r2d2net.diagnostics.convergence import diagnose
+from r2d2net.inference.base import flatten, unflatten
 from r2d2net.inference.nuts import NutsSettings, start, transition
 from r2d2net.run.global_generator import lent_generator
 
@@ -63,15 +64,15 @@ def test_a_chain_goes_on_from_a_file_after_any_transition(tmp_path):
     position, settings = torch.zeros(3, dtype=DOUBLE), NutsSettings(30)
     state, path = start(position), tmp_path / "chain.safetensors"
     for k in range(45):
-        checkpoint.write(path, {"position": position, **checkpoint.flatten(state)}, {})
+        checkpoint.write(path, {"position": position, **flatten(state)}, {})
         found = checkpoint.read(path)[0]
         stored = found.pop("position")
         with lent_generator(k, CPU):
             position, state = transition(banana, position, state, settings)
         with lent_generator(k, CPU):
-            again, resumed = transition(banana, stored, checkpoint.unflatten(start(stored), found), settings)
+            again, resumed = transition(banana, stored, unflatten(start(stored), found), settings)
         assert torch.equal(again, position)
-        before, after = checkpoint.flatten(state), checkpoint.flatten(resumed)
+        before, after = flatten(state), flatten(resumed)
         assert all(torch.equal(before[name], after[name]) for name in before)
 
 

@@ -9,7 +9,7 @@ from torch import nn
 
 import r2d2net as rn
 from r2d2net.inference.adam import BETA1
-from r2d2net.inference.mean_field_draws import NormalNoise
+from r2d2net.inference.mean_field_family import NormalNoise
 
 DRAWS = 1000
 

@@ -57,7 +57,7 @@ def test_check_prior_compares_with_the_given_law() -> None:
 
 def test_gibbs_piece_by_piece_leaves_the_joint_law_unchanged(monkeypatch: pytest.MonkeyPatch) -> None:
     """The chains lie in 82 pieces, most of which end inside one."""
-    monkeypatch.setattr("r2d2net.priors.cache_blocks.PIECE", 1234)
+    monkeypatch.setattr("r2d2net.cache_blocks.PIECE", 1234)
     result = geweke(R2D2(), seed=5, dtype=torch.float32)
     assert result.p_value > FALSE_ALARM, (result.worst, result.max_z)
 

@@ -16,6 +16,7 @@ import r2d2net as rn
 from prior_cases import CASES
 from r2d2net import checkpoint
 from r2d2net.errors import CheckpointError, ParameterError
+from r2d2net.inference.base import flatten, unflatten
 from r2d2net.posterior import Posterior
 
 FAST = {"epochs": 2, "batch_size": 12, "seed": 1, "verbose": False}
@@ -83,9 +84,9 @@ def test_round_trip_keeps_every_bit(tmp_path):
 
 def test_tree_round_trip():
     state = {"moments": rn.inference.adam.Moments(torch.zeros(2), torch.ones(2)), "none": {}}
-    flat = checkpoint.flatten(state)
+    flat = flatten(state)
     assert sorted(flat) == ["moments/first", "moments/second"]
-    filled = checkpoint.unflatten(state, {name: tensor + 1 for name, tensor in flat.items()})
+    filled = unflatten(state, {name: tensor + 1 for name, tensor in flat.items()})
     assert type(filled["moments"]) is rn.inference.adam.Moments
     assert filled["none"] == {}
     assert torch.equal(filled["moments"].second, torch.full((2,), 2.0))
@@ -96,7 +97,7 @@ def test_tree_round_trip():
         ({**flat, "moments/first": torch.zeros(2).double()}, "torch.float64"),
     ]:
         with pytest.raises(CheckpointError, match=message):
-            checkpoint.unflatten(state, wrong)
+            unflatten(state, wrong)
 
 
 def test_every_truncation_is_noticed(file):
@@ -222,7 +223,7 @@ def test_every_likelihood_is_saved(tmp_path, likelihood, width, target):
 
 def assert_same_posterior(one, other, x):
     for tree in ("state", "units"):
-        first, second = checkpoint.flatten(getattr(one, tree)), checkpoint.flatten(getattr(other, tree))
+        first, second = flatten(getattr(one, tree)), flatten(getattr(other, tree))
         assert {name: bits(tensor) for name, tensor in first.items()} == {k: bits(v) for k, v in second.items()}
     assert one.history == other.history
     assert torch.equal(one.predict(x, seed=5).samples, other.predict(x, seed=5).samples)

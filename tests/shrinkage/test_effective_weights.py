@@ -3,9 +3,9 @@
 import torch
 
 import r2d2net as rn
+from r2d2net.network_inputs import no_units
 from r2d2net.posterior import Posterior
 from r2d2net.shrinkage import effective_weights
-from r2d2net.units import no_units
 
 
 def posterior_of(method, prior):

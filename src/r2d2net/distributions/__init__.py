@@ -9,13 +9,13 @@ from r2d2net.distributions.bessel import (
 )
 from r2d2net.distributions.beta_prime import BetaPrime
 from r2d2net.distributions.exponential_integral import scaled_expint
-from r2d2net.distributions.gamma import gamma_mean_log, standard_gamma
 from r2d2net.distributions.generalized_inverse_gaussian import GeneralizedInverseGaussian
 from r2d2net.distributions.gig_moments import gig_moments
 from r2d2net.distributions.gig_sampler import sample_gig
 from r2d2net.distributions.half_cauchy import HalfCauchy
 from r2d2net.distributions.inverse_gaussian import InverseGaussian, ReciprocalInverseGaussian
 from r2d2net.distributions.kl import kl_gamma_random_rate
+from r2d2net.distributions.primitives import gamma_mean_log, standard_gamma
 from r2d2net.distributions.spike_slab_normal import SpikeSlabNormal
 
 __all__ = [

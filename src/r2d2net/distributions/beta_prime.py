@@ -12,8 +12,7 @@ from torch.distributions import Distribution, constraints
 from torch.distributions.utils import broadcast_all
 from torch.nn.functional import softplus
 
-from r2d2net.distributions.checks import require_positive
-from r2d2net.distributions.gamma import standard_gamma
+from r2d2net.distributions.primitives import require_positive, standard_gamma
 
 
 class BetaPrime(Distribution):

@@ -27,7 +27,7 @@ from r2d2net.distributions.gig_sampler import (
     representable,
     touching_points,
 )
-from r2d2net.distributions.select import where_negative
+from r2d2net.distributions.primitives import where_negative
 
 
 class Hat(NamedTuple):

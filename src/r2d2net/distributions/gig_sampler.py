@@ -27,7 +27,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from r2d2net.distributions.select import where_negative
+from r2d2net.distributions.primitives import where_negative
 from r2d2net.errors import ParameterError, Value
 
 CPU_CHUNK = 1 << 15  # a chunk's working set stays in the cache, and its buffers are used again

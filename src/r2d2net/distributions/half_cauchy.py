@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.distributions import HalfCauchy as TorchHalfCauchy
 
-from r2d2net.distributions.checks import require_positive
+from r2d2net.distributions.primitives import require_positive
 
 
 class HalfCauchy(TorchHalfCauchy):

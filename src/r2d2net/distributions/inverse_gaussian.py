@@ -19,10 +19,9 @@ from torch import Tensor
 from torch.distributions import Distribution, constraints
 from torch.distributions.utils import broadcast_all
 
-from r2d2net.distributions.checks import require_nonnegative, require_positive
 from r2d2net.distributions.exponential_integral import scaled_expint
 from r2d2net.distributions.generalized_inverse_gaussian import GeneralizedInverseGaussian
-from r2d2net.distributions.select import where_negative
+from r2d2net.distributions.primitives import require_nonnegative, require_positive, where_negative
 
 CPU_CHUNK = 1 << 15
 

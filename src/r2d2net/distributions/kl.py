@@ -15,9 +15,9 @@ from torch import Tensor
 from torch.distributions import Exponential, Gamma, Normal, kl_divergence, register_kl
 
 from r2d2net.distributions.exponential_integral import EULER, scaled_expint
-from r2d2net.distributions.gamma import gamma_mean_log
 from r2d2net.distributions.generalized_inverse_gaussian import GeneralizedInverseGaussian
 from r2d2net.distributions.inverse_gaussian import ReciprocalInverseGaussian
+from r2d2net.distributions.primitives import gamma_mean_log
 from r2d2net.distributions.spike_slab_normal import SpikeSlabNormal
 
 

@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.distributions import Distribution, Normal, constraints
 from torch.distributions.utils import broadcast_all
 
-from r2d2net.distributions.checks import require_positive
+from r2d2net.distributions.primitives import require_positive
 from r2d2net.errors import ParameterError, Value
 
 

@@ -15,9 +15,9 @@ import torch
 from r2d2net.inference.base import Draws, DrawSource
 from r2d2net.likelihoods.base import Unit
 from r2d2net.model import Tensors
+from r2d2net.network_inputs import Units
 from r2d2net.posterior import Posterior
 from r2d2net.prediction import PredictionT
-from r2d2net.units import Units
 
 
 def in_double(posterior: Posterior[PredictionT]) -> Posterior[PredictionT]:

@@ -14,9 +14,9 @@ import torch
 from torch import Tensor
 
 from r2d2net.likelihoods.base import Unit
+from r2d2net.network_inputs import Units
 from r2d2net.posterior import Posterior
 from r2d2net.prediction import PredictionT
-from r2d2net.units import Units
 
 FAR = 1e-3  # of the mean: smaller deviations are rounded in float32 by 1e-4 of themselves or so, and more
 SMALLEST, LARGEST = 1e-30, 1e30  # deviations that float32 holds with room to spare

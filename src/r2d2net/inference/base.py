@@ -24,8 +24,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from r2d2net.checkpoint import unflatten
-from r2d2net.errors import ParameterError, Shown
+from r2d2net.errors import CheckpointError, ParameterError, Shown, Value
 from r2d2net.likelihoods.base import Noise, Unit
 from r2d2net.model import AnyPrior, BayesianModel, Tensors
 from r2d2net.registry import ALGORITHMS, PRIORS
@@ -316,6 +315,34 @@ def make_plain(settings: Method) -> None:
             object.__setattr__(settings, field.name, value.item())  # frozen
 
 
+def method_named(algorithm: Method | str) -> Method:
+    """Look up an algorithm.
+
+    Args:
+        algorithm: An object of an algorithm, or its name, in upper or lower case, for the default settings.
+
+    Returns:
+        The algorithm with its settings.
+
+    Raises:
+        ParameterError: If there is no such algorithm, or a class was given in place of an object.
+
+    Example:
+        >>> method_named("sgld").thin is None
+        True
+    """
+    if isinstance(algorithm, str) and algorithm.lower() in ALGORITHMS:
+        method: Method = ALGORITHMS.constructor(algorithm.lower())()
+        return method
+    if isinstance(algorithm, type) and issubclass(algorithm, Method):
+        fix = f"write {algorithm.__name__}()"
+        raise ParameterError("is a class", argument="algorithm", value=algorithm, fix=fix)
+    if not isinstance(algorithm, Method):
+        fix = f"use one of {', '.join(sorted(ALGORITHMS))}, or of r2d2net.inference"
+        raise ParameterError("is no algorithm", argument="algorithm", value=algorithm, fix=fix)
+    return algorithm
+
+
 def require_priors(model: BayesianModel[Any], suits: Callable[[AnyPrior], bool], method: str, reason: str) -> None:
     """Refuse a model with a prior that does not suit, in one line that names the built-in priors that do.
 
@@ -338,3 +365,81 @@ def require_priors(model: BayesianModel[Any], suits: Callable[[AnyPrior], bool],
                 value=Shown(method),
                 fix=f"use one of {priors}, or an algorithm for every prior: {algorithms}",
             )
+
+
+# --- states as flat dicts of tensors
+
+
+def flatten(tree: Any, prefix: str = "") -> dict[str, Tensor]:
+    """Flatten a tree of dicts and NamedTuples of tensors to one dict.
+
+    Args:
+        tree: A tensor, or a dict or NamedTuple of trees.
+        prefix: Text in front of every key.
+
+    Returns:
+        The tensors; keys of the levels are joined by '/'.
+
+    Example:
+        >>> import torch
+        >>> sorted(flatten({"a": torch.zeros(1), "b": {"c": torch.zeros(2)}}))
+        ['a', 'b/c']
+    """
+    if isinstance(tree, Tensor):
+        return {prefix: tree}
+    items = tree._asdict().items() if hasattr(tree, "_asdict") else tree.items()
+    flat: dict[str, Tensor] = {}
+    for key, value in items:
+        flat.update(flatten(value, f"{prefix}/{key}" if prefix else key))
+    return flat
+
+
+def unflatten(
+    template: Any, tensors: dict[str, Tensor], *, any_shape: Callable[[str], bool] = lambda name: False
+) -> Any:
+    """Fill a tree of the template's form from a flat dict.
+
+    Args:
+        template: Tree of tensors that gives names, shapes, dtypes and devices.
+        tensors: Flat dict as `flatten` makes it.
+        any_shape: Whether the tensor of a name may have another shape than the template's.
+
+    Returns:
+        The tree, on the template's devices.
+
+    Raises:
+        CheckpointError: If a tensor is missing, unexpected, or of another shape or dtype than the template's.
+    """
+    expected = flatten(template)
+    for name in sorted(expected.keys() ^ tensors.keys()):
+        verb = "lacks" if name in expected else "also holds"
+        raise CheckpointError((f"the saved run {verb} ", Value(name)), fix="it was made for another net or algorithm")
+    for name, like in expected.items():
+        tensor = tensors[name]
+        fits = tensor.shape == like.shape or any_shape(name)
+        if not fits or tensor.dtype != like.dtype:
+            held = Shown(f"{tuple(tensor.shape)} {tensor.dtype}")
+            needed = f", the model needs {tuple(like.shape)} {like.dtype}"
+            raise CheckpointError((f"the saved run holds {name!r} as ", Value(held), needed))
+    return _fill(template, tensors, "")
+
+
+def part(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
+    """Select the tensors whose names start with a prefix.
+
+    Args:
+        tensors: Tensors by name.
+        prefix: Start of the names, such as "state/".
+
+    Returns:
+        The selected tensors by their names without the prefix.
+    """
+    return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
+
+
+def _fill(template: Any, tensors: dict[str, Tensor], prefix: str) -> Any:
+    if isinstance(template, Tensor):
+        return tensors[prefix].to(template.device)
+    items = template._asdict() if hasattr(template, "_asdict") else template
+    filled = {k: _fill(v, tensors, f"{prefix}/{k}" if prefix else k) for k, v in items.items()}
+    return type(template)(**filled) if hasattr(template, "_asdict") else filled

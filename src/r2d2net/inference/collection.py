@@ -13,9 +13,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from r2d2net.checkpoint import flatten, part
 from r2d2net.errors import Argument, CheckpointError, ParameterError
-from r2d2net.inference.base import Draws, DrawSource
+from r2d2net.inference.base import Draws, DrawSource, flatten, part
 from r2d2net.likelihoods.base import Noise
 from r2d2net.model import BayesianModel, Tensors
 

@@ -16,10 +16,10 @@ from typing import Any, Literal, TypeGuard
 import torch
 from torch import Tensor
 
+from r2d2net.cache_blocks import Blocks
 from r2d2net.errors import Argument, ParameterError, require, require_whole
 from r2d2net.inference.adam import Moments, Step, adam_step
 from r2d2net.inference.base import Method, make_plain
-from r2d2net.inference.vector_blocks import Blocks
 from r2d2net.model import BayesianModel, Slot
 
 NOISE_RATES = 0.01, 0.2  # bounds of a batch's weight in the running mean of squared residuals
@@ -94,8 +94,8 @@ class Descent:
             self.largest_step = settings.lr
         else:
             self.largest_step = default_step(steps) if default_lr is None else default_lr
-        self.blocks = Blocks(model.bayesian, self.step_unit())
-        self.fixed_blocks = Blocks(model.fixed, self.fixed_step_unit())
+        self.blocks = Blocks(spans_of(model.bayesian), self.step_unit())
+        self.fixed_blocks = Blocks(spans_of(model.fixed), self.fixed_step_unit())
 
     def step_unit(self) -> Tensor:
         """Return the unit of each weight's steps; made when it is needed, as it is constant within a parameter."""
@@ -144,6 +144,11 @@ class Descent:
             reason = str(error).splitlines()[0]
             problem = f"does not suit this network here: {reason}"
             raise ParameterError(problem, argument="autocast", value="bfloat16", fix="leave it out") from error
+
+
+def spans_of(slots: Sequence[Slot]) -> list[tuple[int, int]]:
+    """Return where each parameter begins and ends in its flat vector."""
+    return [(slot.start, slot.stop) for slot in slots]
 
 
 def default_step(steps: int) -> float:

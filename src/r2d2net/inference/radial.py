@@ -27,7 +27,7 @@ import torch
 from torch import Tensor
 
 from r2d2net.errors import require
-from r2d2net.inference.mean_field_draws import Family, NormalNoise
+from r2d2net.inference.mean_field_family import Family, NormalNoise
 from r2d2net.inference.scale_updates import CoordinateUpdate
 from r2d2net.inference.svi import LOG, RHO_SHARE
 from r2d2net.inference.variational import MeanField, Variational

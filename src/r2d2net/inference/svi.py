@@ -15,8 +15,7 @@ from torch import Tensor
 
 from r2d2net.errors import require
 from r2d2net.inference.adam import Step, adam_step
-from r2d2net.inference.deviations import Form, Piece
-from r2d2net.inference.mean_field_draws import Family
+from r2d2net.inference.mean_field_family import Family, Form, Piece
 from r2d2net.inference.scale_updates import CoordinateUpdate
 from r2d2net.inference.variational import MeanField, Variational
 from r2d2net.model import BayesianModel

@@ -28,6 +28,7 @@ from typing import Any, Literal, NamedTuple
 import torch
 from torch import Tensor
 
+from r2d2net.cache_blocks import Whole, fused
 from r2d2net.errors import require, require_whole
 from r2d2net.inference.adam import Step, no_moments
 from r2d2net.inference.base import Batch, Info, Trainer
@@ -41,14 +42,21 @@ from r2d2net.inference.descent import (
     require_one_of,
     require_positive,
 )
-from r2d2net.inference.deviations import FREE, SCALED, Piece, draw_by, in_log_scale, update_by_numbers
 from r2d2net.inference.local_reparametrization import LocalReparametrization, is_cheap_for
-from r2d2net.inference.mean_field_draws import Family, MeanFieldDraws, VariationalState
+from r2d2net.inference.mean_field_family import (
+    FREE,
+    SCALED,
+    Family,
+    MeanFieldDraws,
+    Piece,
+    VariationalState,
+    draw_by,
+    in_log_scale,
+    update_by_numbers,
+)
 from r2d2net.inference.scale_updates import START_SWEEPS, Known, ScaleSweeps, ScaleUpdate
-from r2d2net.inference.vector_blocks import Whole
 from r2d2net.likelihoods.base import Noise, Unit
 from r2d2net.model import BayesianModel
-from r2d2net.priors.cache_blocks import fused
 
 WARM_UP_SHARE = 0.6
 WARM_UP_ROWS_PER_INPUT = 20

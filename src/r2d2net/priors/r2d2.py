@@ -30,6 +30,7 @@ from torch import Tensor
 from torch.distributions import Gamma
 from torch.nn.functional import softplus
 
+from r2d2net.cache_blocks import fused, piece_size, pieces, require_flat, write
 from r2d2net.distributions import (
     ReciprocalInverseGaussian,
     gig_moments,
@@ -39,7 +40,7 @@ from r2d2net.distributions.gig_moments import moments, narrow_table
 from r2d2net.distributions.gig_refresh import Hat, gig_refreshed, hat_of, working_dtype
 from r2d2net.distributions.gig_sampler import BUFFERS, LOW_ORDER
 from r2d2net.distributions.inverse_gaussian import reciprocal_root
-from r2d2net.distributions.uniform import fill_uniform
+from r2d2net.distributions.primitives import fill_uniform
 from r2d2net.errors import ParameterError, require
 from r2d2net.priors.adaptive_r2d2 import AdaptiveR2D2
 from r2d2net.priors.base import (
@@ -54,7 +55,6 @@ from r2d2net.priors.base import (
     shape_parameter,
     squared,
 )
-from r2d2net.priors.cache_blocks import fused, piece_size, pieces, require_flat, write
 from r2d2net.priors.r2d2_factors import R2D2Factors
 from r2d2net.priors.scale_quadrature import LAPLACE, log_scale_mixture
 

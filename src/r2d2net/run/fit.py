@@ -1,18 +1,27 @@
-"""`fit`: from data and a model to a posterior, by one run or several."""
+"""`fit`: from data and a model to a posterior, by one run or several; its arguments are checked in `Request`."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
+from torch.utils.data import DataLoader, Dataset
+
+from r2d2net.errors import Argument, ParameterError, Shown, Text, Value, require, require_seed, require_whole
 from r2d2net.inference import SVGI, Method, method_named
 from r2d2net.model import BayesianModel
 from r2d2net.posterior import Posterior
 from r2d2net.prediction import PredictionT
-from r2d2net.run.prepare import prepare
-from r2d2net.run.request import Request
+from r2d2net.priors import R2D2
+from r2d2net.run.prepare import Prepared, prepare
 from r2d2net.run.several_runs import clear, run_several
-from r2d2net.run.train import train
+from r2d2net.run.train import Plan, train
+from r2d2net.specification import describe, describe_model, network_text
+
+MOST_ROWS = 1 << 62  # a batch of all rows, however many there are
+ROWS_GIVEN = Argument("validation", Shown("(x, y)"))
+HELD_OUT = 0.1  # share of the rows by which runs are compared where the user names none
 
 
 def fit(
@@ -112,3 +121,141 @@ def fit(
     if folder is not None and not resumes:
         clear(folder)
     return train(plans[0], folder, resume=resumes, verbose=verbose)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """What `fit` is to do; the fields are its arguments."""
+
+    model: BayesianModel[Any]
+    method: Method
+    epochs: int
+    batch_size: int | None
+    seed: int
+    validation: float | tuple[Any, Any] | None
+    patience: int | None
+    score: Literal["nll", "auroc"]
+    prior: Literal["auto"] | None
+    restarts: int
+    jobs: int | None
+    n: int | None
+    standardize: bool
+    checkpoint_to: str | Path | None
+    checkpoint_every: Literal["epoch"] | float
+    resume: str | Path | None
+
+    @property
+    def folder(self) -> Path | None:
+        """Where the run is kept; None where it is not."""
+        place = self.checkpoint_to if self.resume is None else self.resume
+        return None if place is None else Path(place)
+
+    @property
+    def resumes(self) -> bool:
+        """Whether the run goes on from what its folder holds."""
+        return self.resume is not None
+
+    def models(self) -> dict[str, BayesianModel[Any]]:
+        """Return the models among which validation chooses, by the name of their prior; a linear network has one."""
+        if self.prior is None:
+            return {"given": self.model}
+        models = {"adaptive": self.model.with_prior(R2D2.adaptive())}
+        if not self.model.is_linear:
+            models["adaptive-without-floor"] = self.model.with_prior(R2D2.adaptive(floor=False))
+        return models
+
+    def checked(self, data: Any) -> Request:
+        """Return the request with what depends on other arguments filled in.
+
+        Args:
+            data: The training data.
+
+        Raises:
+            ParameterError: If an argument is out of range or does not go with the others.
+        """
+        self._check_each()
+        fix: Text
+        method, validation, batch_size = self.method, self.validation, self.batch_size
+        streams = isinstance(data, (DataLoader, Dataset))
+        compared = len(self.models()) * self.restarts > 1
+        which = Argument("restarts", self.restarts) if self.restarts > 1 else Argument("prior", self.prior)
+        if compared and validation is None:
+            if streams:
+                problem, fix = "needs validation data: a Dataset cannot be split", ("give ", ROWS_GIVEN)
+                raise ParameterError(problem, argument=which.name, value=which.value, fix=fix)
+            validation = HELD_OUT
+        if self.patience is not None and validation is None:
+            fix = ("give ", Argument("validation", HELD_OUT), ", say")
+            raise ParameterError("needs validation data", argument="patience", value=self.patience, fix=fix)
+        name = type(method).__name__
+        if self.patience is not None and not method.optimizes:
+            problem = f": {name} keeps draws of many epochs"
+            raise ParameterError(problem, argument="patience", value=self.patience, fix="leave it out")
+        if compared and method.runs > 1:
+            problem = f": {name} makes {method.runs} runs of its own"
+            raise ParameterError(problem, argument=which.name, value=which.value, fix="leave it out")
+        if method.full_batch:
+            if streams:
+                stream = ("is a ", Value(type(data)), f": {name} needs all rows at once")
+                raise ParameterError(stream, argument="data", fix="give (x, y) as tensors or arrays")
+            if batch_size is not None:
+                problem = f": {name} takes all rows in every step"
+                raise ParameterError(problem, argument="batch_size", value=batch_size, fix="leave it out")
+            batch_size = MOST_ROWS
+        return replace(self, validation=validation, batch_size=batch_size)
+
+    def _check_each(self) -> None:
+        """Check each argument by itself."""
+        problem: Text
+        for name in ("patience", "batch_size", "n", "jobs"):
+            if getattr(self, name) is not None:
+                require_whole(name, getattr(self, name))
+        require_whole("epochs", self.epochs)
+        require_whole("restarts", self.restarts)
+        require_seed(self.seed)
+        if not isinstance(self.model, BayesianModel):
+            problem = ("is a ", Value(type(self.model)))
+            raise ParameterError(problem, argument="model", fix="wrap the network in r2d2net.BayesianModel")
+        known = self.prior is None or (isinstance(self.prior, str) and self.prior == "auto")
+        require(known, "prior", self.prior, "use 'auto', or give a prior of your own to BayesianModel")
+        every = 0.0 if self.checkpoint_every == "epoch" else self.checkpoint_every
+        in_range = isinstance(every, (int, float)) and not isinstance(every, bool) and every >= 0
+        require(in_range, "checkpoint_every", self.checkpoint_every, "use 'epoch' or a number of seconds from 0")
+        if self.resume is not None and self.checkpoint_to is not None and Path(self.resume) != Path(self.checkpoint_to):
+            problem = ("and ", Argument("checkpoint_to", Path(self.checkpoint_to)), " differ")
+            fix = ("give ", Argument("resume"), " alone")
+            raise ParameterError(problem, argument="resume", value=Path(self.resume), fix=fix)
+        require(self.score in ("nll", "auroc"), "score", self.score, "use 'nll' or 'auroc'")
+        if self.score == "auroc" and not self.model.likelihood.has_classes:
+            problem = f"ranks classes, and the likelihood is {type(self.model.likelihood).__name__}"
+            raise ParameterError(problem, argument="score", value=self.score, fix="use 'nll'")
+        is_share = not isinstance(self.validation, bool)
+        require(is_share, "validation", self.validation, "use a share between 0 and 1, or (x, y)")
+
+    def plans(self, prepared: Prepared) -> list[Plan]:
+        """Return the runs: one, or one for each candidate and restart, or one for each member or chain."""
+        method, models = self.method, self.models()
+        compared = len(models) * self.restarts > 1
+        common = {
+            "network": network_text(self.model),
+            "epochs": int(self.epochs),
+            "batch_size": None if self.batch_size is None or method.full_batch else int(self.batch_size),
+            "seed": int(self.seed),
+            "validation": "given" if isinstance(self.validation, (tuple, list)) else self.validation,
+            "patience": None if self.patience is None else int(self.patience),
+            "score": self.score,
+            "standardize": bool(self.standardize),
+            "n": prepared.batches.n,
+            "batches": prepared.batches.per_epoch(),
+            "flat_target": prepared.flat_target,
+            "data": prepared.digest,
+        }
+
+        def plan(candidate: str, restart: int) -> Plan:
+            several = {"prior": self.prior, "restarts": int(self.restarts), "candidate": candidate, "restart": restart}
+            own = {"algorithm": describe(method), "model": describe_model(models[candidate])}
+            settings = {**several, **own, **common}  # a resumed run that differs names the first that does
+            every = self.checkpoint_every
+            return Plan(models[candidate], method, prepared, settings, every, compared, method.runs > 1)
+
+        return [plan(candidate, run) for candidate in models for run in range(max(self.restarts, method.runs))]

@@ -14,6 +14,7 @@ from torch.utils.data import DataLoader, Dataset
 from r2d2net.errors import Argument, DataError, ParameterError, R2D2NetError, Value, require
 from r2d2net.inference.base import Batch
 from r2d2net.model import BayesianModel, refusing_inputs
+from r2d2net.network_inputs import Units, measure_units, no_units
 from r2d2net.run.batches import (
     Batches,
     DatasetBatches,
@@ -27,7 +28,6 @@ from r2d2net.run.batches import (
     take,
 )
 from r2d2net.run.global_generator import lent_generator
-from r2d2net.units import Units, measure_units, no_units
 
 
 @dataclass(frozen=True)

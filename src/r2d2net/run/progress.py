@@ -23,12 +23,9 @@ def terminal() -> Console:
 
 
 @contextmanager
-def progress(epochs: int, done: int, *, verbose: bool) -> Iterator[Report]:
-    """A bar over epochs; silent unless ``verbose`` and standard error is a terminal."""
+def progress(epochs: int, done: int) -> Iterator[Report]:
+    """Show a bar over epochs on standard error, which is a terminal."""
     console = terminal()
-    if not (verbose and console.is_terminal):
-        yield lambda entry: None
-        return
     columns = (
         TextColumn("fit"),
         BarColumn(),

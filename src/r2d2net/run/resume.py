@@ -10,6 +10,7 @@ import torch
 
 from r2d2net import checkpoint
 from r2d2net.errors import CheckpointError
+from r2d2net.inference.base import flatten, part, unflatten
 from r2d2net.posterior import FILE, INTERRUPTED, Posterior, restored
 from r2d2net.specification import reading
 
@@ -19,9 +20,9 @@ if TYPE_CHECKING:
 
 def store(folder: Path, run: Progressing, generator: torch.Generator, settings: dict[str, Any]) -> None:
     """Write the run's checkpoint."""
-    tensors = {f"state/{k}": v for k, v in checkpoint.flatten(run.state).items()}
+    tensors = {f"state/{k}": v for k, v in flatten(run.state).items()}
     if run.best is not None:
-        tensors |= {f"best/{k}": v for k, v in checkpoint.flatten(run.best).items()}
+        tensors |= {f"best/{k}": v for k, v in flatten(run.best).items()}
     tensors["generator"] = generator.get_state()
     where = {"epoch": run.epoch, "batch": run.batch, "nll": run.nll, "history": run.history}
     best = {"best_score": run.best_score, "best_epoch": run.best_epoch}
@@ -35,10 +36,10 @@ def restore(folder: Path, run: Progressing, generator: torch.Generator, settings
         tensors, header = checkpoint.read(path)
         require_same(path, header["settings"], settings)
         template = run.state
-        run.state = checkpoint.unflatten(template, checkpoint.part(tensors, "state/"))
+        run.state = unflatten(template, part(tensors, "state/"))
         run.best_score, run.best_epoch = header["best_score"], header["best_epoch"]
         if run.best_epoch >= 0:
-            run.best = checkpoint.unflatten(template, checkpoint.part(tensors, "best/"))
+            run.best = unflatten(template, part(tensors, "best/"))
         run.epoch, run.batch, run.nll, run.history = (header[name] for name in ("epoch", "batch", "nll", "history"))
         generator.set_state(tensors["generator"])
 
@@ -50,7 +51,7 @@ def finished(folder: Path, plan: Plan) -> Posterior[Any] | None:
     with reading(folder / FILE):
         tensors, header = checkpoint.read(folder / FILE)
         require_same(folder / FILE, header["settings"], plan.settings)
-        return restored(plan.read(checkpoint.part(tensors, "state/")), tensors, header)
+        return restored(plan.read(part(tensors, "state/")), tensors, header)
 
 
 def require_same(path: Path, saved: Any, now: Any) -> None:

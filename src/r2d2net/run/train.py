@@ -8,7 +8,9 @@ moment and resumed ends bitwise where the uninterrupted one ends.
 from __future__ import annotations
 
 import math
+import sys
 import time
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -19,6 +21,7 @@ import torch
 from r2d2net import checkpoint
 from r2d2net.errors import DivergenceError
 from r2d2net.inference import DrawSource, Info, Method, Trainer
+from r2d2net.inference.base import flatten, unflatten
 from r2d2net.metrics import macro_auroc
 from r2d2net.model import BayesianModel, Tensors
 from r2d2net.posterior import INTERRUPTED, Posterior
@@ -185,7 +188,8 @@ def _loop(
             store(folder, run, generator, settings)
             last = time.monotonic()
 
-    with progress(epochs, run.epoch, verbose=verbose) as report:
+    shown = verbose and sys.stderr.isatty()
+    with progress(epochs, run.epoch) if shown else nullcontext(lambda entry: None) as report:
         while run.epoch < epochs:
             if patience is not None and run.best_epoch >= 0 and run.epoch - 1 - run.best_epoch >= patience:
                 break
@@ -231,7 +235,7 @@ def _close_epoch(
         entry["validation"] = validation_score(trainer.source(run.state), prepared, EPOCH_DRAWS, score)
         if keeps_best and entry["validation"] < run.best_score:
             run.best_score, run.best_epoch = entry["validation"], run.epoch
-            run.best = checkpoint.unflatten(run.state, {k: v.clone() for k, v in checkpoint.flatten(run.state).items()})
+            run.best = unflatten(run.state, {k: v.clone() for k, v in flatten(run.state).items()})
     run.history.append(entry)
     run.epoch, run.batch, run.nll = run.epoch + 1, 0, 0.0
 
@@ -240,7 +244,7 @@ def _require_finite(run: Progressing, trainer: Trainer[Any], nll: float = 0.0) -
     """A state that is not finite is an error before it can replace a good checkpoint."""
     bad = {
         name
-        for name, tensor in checkpoint.flatten(run.state).items()
+        for name, tensor in flatten(run.state).items()
         # a network's own buffers may hold infinities, such as attention masks; draws were looked at as they came
         if tensor.is_floating_point()
         and not name.startswith("kept/")

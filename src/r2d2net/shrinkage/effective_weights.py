@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from r2d2net.inference.mean_field_draws import MeanFieldDraws
+from r2d2net.inference.mean_field_family import MeanFieldDraws
 from r2d2net.posterior import Posterior
 
 

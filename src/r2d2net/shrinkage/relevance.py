@@ -32,7 +32,7 @@ from torch import Tensor
 
 from r2d2net.errors import DataError, Value, require, require_whole
 from r2d2net.likelihoods import Categorical
-from r2d2net.new_inputs import as_tensors
+from r2d2net.network_inputs import as_tensors
 from r2d2net.posterior import MEMORY, Posterior
 from r2d2net.prediction import Classification
 from r2d2net.shrinkage.shuffled_outputs import ShuffledOutputs

@@ -17,7 +17,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from r2d2net import checkpoint, nets
+from r2d2net import nets
+from r2d2net.inference.base import flatten
 from r2d2net.likelihoods import Categorical
 from r2d2net.model import BayesianModel
 from r2d2net.paper.experiments import TITLES
@@ -69,7 +70,7 @@ def compute(settings: Settings, place: Place) -> dict[str, Any]:
         torch.randint(CLASSES, (settings["batch_size"],), generator=generator),
     )
     state = running.init(batch[1], generator)
-    floats = {name: tensor.numel() for name, tensor in checkpoint.flatten(state).items()}
+    floats = {name: tensor.numel() for name, tensor in flatten(state).items()}
 
     def step() -> None:
         nonlocal state
