@@ -20,6 +20,7 @@ from torch.distributions import Gamma, kl_divergence
 from r2d2net.distributions import GeneralizedInverseGaussian, gamma_mean_log, gig_moments, standard_gamma
 from r2d2net.priors import ContinuousScalePrior, Factors
 from r2d2net.priors.base import (
+    Shape,
     finite_square,
     log_gamma_density,
     positive_finite,
@@ -52,7 +53,15 @@ class TripleGamma(ContinuousScalePrior[TripleGammaScales]):
         self.c = shape_parameter("c", c)
         self.phi = scale_parameter("phi", phi)
 
-    def init_scales(self, shape, generator=None, *, groups=(), dtype=None, device=None):  # type: ignore[no-untyped-def]
+    def init_scales(
+        self,
+        shape: Shape,
+        generator: torch.Generator | None = None,
+        *,
+        groups: Shape = (),
+        dtype: torch.dtype | None = None,
+        device: torch.device | str | None = None,
+    ) -> TripleGammaScales:
         require_groups(shape, groups)
         one = torch.ones(tuple(shape), dtype=dtype, device=device)
         xi = positive_finite(standard_gamma(self.a * one, generator) / self.a)

@@ -32,6 +32,7 @@ from r2d2net.prediction import Prediction
 from r2d2net.run.fit import fit
 from r2d2net.run.global_generator import lent_generator
 from r2d2net.shrinkage import Relevance, input_relevance
+from r2d2net.specification import require_classes
 
 BLOCK = 10_000  # rows predicted at a time: the draws of all rows at once would not fit
 RELEVANCE_ROWS, RELEVANCE_DRAWS, SHUFFLES = 500, 50, 2
@@ -197,12 +198,13 @@ class BayesianPerceptron(BaseEstimator):
         return storage.write(Path(folder), content).parent
 
     @classmethod
-    def load(cls, folder: str | Path, *, device: Any = None) -> Self:
+    def load(cls, folder: str | Path, *, device: Any = None, classes: Sequence[type] = ()) -> Self:
         """Load an estimator that `save` has written.
 
         Args:
             folder: Folder of the estimator.
             device: Device of the computation; by default that of the saved estimator.
+            classes: Classes of priors and algorithms that are not r2d2net's own, where the estimator has any.
 
         Returns:
             The fitted estimator.
@@ -210,9 +212,10 @@ class BayesianPerceptron(BaseEstimator):
         Raises:
             CheckpointError: If the folder holds no estimator of this class and this version of r2d2net.
         """
+        require_classes(classes)
         content = storage.read(Path(folder), cls.__name__)
         try:
-            parameters = storage.parameters_from(content["parameters"])
+            parameters = storage.parameters_from(content["parameters"], classes)
             estimator = cls(**parameters if device is None else {**parameters, "device": device})
             estimator._seed, estimator._network = content["seed"], content["network"]
             estimator.n_features_in_ = content["n_features_in"]
@@ -226,7 +229,7 @@ class BayesianPerceptron(BaseEstimator):
             reason = f"{type(error).__name__}: {error}"
             problem = f"holds no {cls.__name__} of this version of r2d2net: {reason}"
             raise CheckpointError(problem, value=Path(folder)) from error
-        estimator.posterior_ = load(folder, net)
+        estimator.posterior_ = load(folder, net, classes=classes)
         return estimator
 
     def _own_state(self) -> dict[str, Any]:

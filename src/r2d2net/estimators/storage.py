@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from numbers import Real
 from pathlib import Path
 from types import NoneType
@@ -81,9 +82,9 @@ def left_out(parameters: dict[str, Any]) -> dict[str, str]:
     return {DATA: "rows of data, which are not saved"} if rows else {}
 
 
-def parameters_from(plain: dict[str, Any]) -> dict[str, Any]:
-    """Convert constructor parameters back from JSON."""
-    return {name: _value(name, value) for name, value in plain.items()}
+def parameters_from(plain: dict[str, Any], classes: Sequence[type] = ()) -> dict[str, Any]:
+    """Convert constructor parameters back from JSON; ``classes`` may hold those of priors and algorithms."""
+    return {name: _value(name, value, classes) for name, value in plain.items()}
 
 
 def plain_labels(classes: np.ndarray) -> dict[str, Any]:
@@ -119,7 +120,7 @@ def _plain(name: str, value: Any) -> Any:
     raise ParameterError(problem, argument=name, fix=f"set_params({name}=...) to a number or name first")
 
 
-def _value(name: str, plain: Any) -> Any:
+def _value(name: str, plain: Any, classes: Sequence[type]) -> Any:
     if isinstance(plain, dict) and name in READERS:
-        return READERS[name](plain)
+        return READERS[name](plain, classes)
     return tuple(plain) if isinstance(plain, list) else plain
