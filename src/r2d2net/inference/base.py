@@ -420,7 +420,8 @@ def unflatten(
         if not fits or tensor.dtype != like.dtype:
             held = Shown(f"{tuple(tensor.shape)} {tensor.dtype}")
             needed = f", the model needs {tuple(like.shape)} {like.dtype}"
-            raise CheckpointError((f"the saved run holds {name!r} as ", Value(held), needed))
+            fix = "give the network that was fitted"
+            raise CheckpointError((f"the saved run holds {name!r} as ", Value(held), needed), fix=fix)
     return _fill(template, tensors, "")
 
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from r2d2net.errors import Argument, CheckpointError, ParameterError
+from r2d2net.errors import Argument, CheckpointError, ParameterError, Shown, Value
 from r2d2net.inference.base import Draws, DrawSource, flatten, part
 from r2d2net.likelihoods.base import Noise
 from r2d2net.model import BayesianModel, Tensors
@@ -180,10 +180,14 @@ def _state_from(model: BayesianModel[Any], saved: Tensors) -> CollectionState:
     widths = {"weights": (weights, model.size), "fixed": (fixed, model.fixed_size)}
     for name, (tensor, width) in widths.items():
         if tensor.dim() != 3 or tensor.shape[2] != width or tensor.dtype != model.dtype:
-            raise CheckpointError(f"the saved run's draws of {name} are {tuple(tensor.shape)} {tensor.dtype}")
+            drawn = Shown(f"{tuple(tensor.shape)} {tensor.dtype}")
+            fix = "give the network that was fitted"
+            raise CheckpointError((f"the saved run's draws of {name} are ", Value(drawn)), fix=fix)
     buffers, own, device = part(saved, "buffers/"), model.buffers(), model.device
     if {k: v.shape[2:] for k, v in buffers.items()} != {k: v.shape for k, v in own.items()}:
-        raise CheckpointError("the saved run's buffers are not those of this net")
+        raise CheckpointError(
+            "the saved run's buffers are not those of this net", fix="give the network that was fitted"
+        )
     buffers = {name: buffers[name].to(device) for name in own}
     noise = {name: tensor.to(device) for name, tensor in part(saved, "noise/").items()}
     return CollectionState(step, weights.to(device), fixed.to(device), buffers, noise, divergences)

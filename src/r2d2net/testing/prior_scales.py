@@ -94,7 +94,7 @@ def check_groups(prior: Any) -> None:
             try:
                 draw(shape, groups=groups)
             except ParameterError as error:
-                fits = str(error).startswith("groups=") and "use a shape that broadcasts to" in str(error)
+                fits = (error.argument, error.value) == ("groups", groups) and error.fix is not None
                 demand(fits, f"groups={groups} are refused by {error!s}: call require_groups(shape, groups)")
             else:
                 demand(False, f"{draw.__name__} takes groups={groups} for weights of shape {shape}")
