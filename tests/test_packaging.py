@@ -15,7 +15,8 @@ import r2d2net
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "src" / "r2d2net"
-PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+CONFIGURATION = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+PROJECT = CONFIGURATION["project"]
 TESTS = yaml.safe_load((ROOT / ".github" / "workflows" / "tests.yml").read_text(encoding="utf-8"))
 MAKEFILE = (ROOT / "Makefile").read_text(encoding="utf-8")
 TARGETS = set(re.findall(r"^([a-z-]+):(?!=)", MAKEFILE, flags=re.MULTILINE))
@@ -111,6 +112,16 @@ def test_architecture_names_every_package() -> None:
     packages = {folder.parent.relative_to(PACKAGE).as_posix() + "/" for folder in PACKAGE.rglob("*/__init__.py")}
     modules = {path.name for path in PACKAGE.glob("*.py") if not path.name.startswith("__")}
     assert packages | modules <= named, sorted((packages | modules) - named)
+
+
+def test_architecture_draws_the_layers_that_import_linter_checks() -> None:
+    (contract,) = CONFIGURATION["tool"]["importlinter"]["contracts"]
+    layers = [line.replace("r2d2net.", "").split(" | ") for line in contract["layers"]]
+    depth = {name: i for i, names in enumerate(layers) for name in names}
+    picture = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8").split("```")[1]
+    drawn = [name for name in re.findall(r"\w+", picture) if name in depth]
+    assert sorted(drawn) == sorted(depth)
+    assert [depth[name] for name in drawn] == sorted(depth.values())
 
 
 @pytest.mark.parametrize("page", [ROOT / "ARCHITECTURE.md", *sorted((ROOT / "docs" / "design").glob("*.md"))], ids=str)
