@@ -51,6 +51,7 @@ FAULTS = {
     "predictions say what log_prob says": faulty(
         Gaussian(), predict=lambda self, outputs, noise, unit: Gaussian.predict(self, 1.01 * outputs, noise, unit)
     ),
+    "traits are true": faulty(Bernoulli(), is_softmax=True),
     "a network is fitted, saved and loaded": faulty(
         Gaussian(), predict=lambda self, outputs, noise, unit: Gaussian.predict(self, outputs / 0, noise, unit)
     ),

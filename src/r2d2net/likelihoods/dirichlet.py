@@ -47,7 +47,7 @@ class Dirichlet(Categorical):
     @classmethod
     def in_place_of(cls, likelihood: Likelihood[Any], method: str, *, link: Link, base: float) -> Dirichlet:
         """Build the Dirichlet likelihood of a method for a categorical model; refuse other models."""
-        if type(likelihood) is not Categorical:
+        if not (likelihood.has_classes and likelihood.is_softmax):
             name = type(likelihood).__name__
             problem = f"does not suit the likelihood {name}: it is for classes"
             raise ParameterError(problem, argument="algorithm", value=Shown(method), fix="use Categorical")

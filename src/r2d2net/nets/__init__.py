@@ -5,9 +5,9 @@ Networks of images map (rows, channels, size, size) to (rows, classes).
 
 from r2d2net.nets.alexnet import AlexNet
 from r2d2net.nets.architectures import Architecture, architecture_table, architectures
+from r2d2net.nets.by_name import build
 from r2d2net.nets.lenet import LeNet
 from r2d2net.nets.perceptron import MLP, mlp, paper_mlp
-from r2d2net.nets.registry import build
 from r2d2net.nets.resnet import ResNet, resnet50, resnet101
 from r2d2net.nets.simple_cnn import SimpleCNN
 from r2d2net.nets.vgg import VGG

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import nn
 
-from r2d2net.nets.registry import build
+from r2d2net.nets.by_name import build
 
 NORMALIZATION = (nn.BatchNorm2d, nn.LayerNorm)
 

@@ -31,10 +31,8 @@ import torch
 from torch import Tensor
 
 from r2d2net.errors import DataError, Value, require, require_whole
-from r2d2net.likelihoods import Categorical
 from r2d2net.network_inputs import as_tensors
 from r2d2net.posterior import MEMORY, Posterior
-from r2d2net.prediction import Classification
 from r2d2net.shrinkage.shuffled_outputs import ShuffledOutputs
 
 LEVEL = 0.95  # least posterior probability of an input that is kept
@@ -146,8 +144,8 @@ def input_relevance(
 
 def _is_softmax(posterior: Posterior[Any], table: Tensor) -> bool:
     """Whether the outputs are logits rather than the evidence of EDL or DPN; refuse a table that has no prediction."""
-    prediction = posterior.predict(table, 1, seed=0)
-    return isinstance(posterior.model.likelihood, Categorical) and type(prediction) is Classification
+    posterior.predict(table, 1, seed=0)
+    return posterior.model.likelihood.is_softmax
 
 
 def _identified(outputs: Tensor, softmax: bool) -> Tensor:

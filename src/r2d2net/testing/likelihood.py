@@ -186,6 +186,17 @@ def check_prediction(case: Case) -> None:
         _demand_close(scaled, expected - columns * math.log(2.5), "predict does not keep to the unit: center + scale y")
 
 
+def check_traits(case: Case) -> None:
+    """Check that ``has_classes`` and ``is_softmax`` say what predictions do."""
+    likelihood, outputs, noise = case.likelihood, case.output()[None], case.noise()
+    samples = likelihood.predict(outputs, noise, ONE).samples
+    sums_to_one = samples.dim() == 3 and bool(((samples.sum(-1) - 1).abs() < 1e-6).all())
+    demand(not likelihood.has_classes or sums_to_one, "has_classes, but predictions are no probabilities of classes")
+    shifted = likelihood.predict(outputs + 2.5, noise, ONE).samples
+    same = torch.allclose(shifted, samples, rtol=1e-6, atol=1e-9)
+    demand(not likelihood.is_softmax or same, "is_softmax, but 2.5 added to all outputs changes predictions")
+
+
 def _demand_close(value: Tensor, expected: Tensor, reason: str) -> None:
     demand(value.shape == expected.shape, f"{reason}: it has shape {tuple(value.shape)}")
     close = torch.allclose(value.double(), expected, rtol=1e-6, atol=1e-8)
@@ -223,6 +234,7 @@ LIKELIHOOD_CHECKS: dict[str, Callable[[Case], None]] = {
     "log_prob is normalised": check_normalisation,
     "the noise is learnt": check_noise,
     "predictions say what log_prob says": check_prediction,
+    "traits are true": check_traits,
     "a network is fitted, saved and loaded": check_fit,
 }
 """The properties of a likelihood, by name, and the functions that check them."""
