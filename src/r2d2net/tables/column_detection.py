@@ -143,10 +143,10 @@ def _number(
     )
 
 
-def _category(name: str, texts: np.ndarray, told: bool) -> CategoryEncoder | str:
+def _category(name: str, texts: np.ndarray, is_requested: bool) -> CategoryEncoder | str:
     counts = Counter(texts)
     empty = counts.pop(None, 0) > 0
-    if not told and len(counts) > FEW_LEVELS and sum(count == 1 for count in counts.values()) > len(counts) / 2:
+    if not is_requested and len(counts) > FEW_LEVELS and sum(count == 1 for count in counts.values()) > len(counts) / 2:
         return f"{len(counts)} different texts in {len(texts)} rows: an identifier or free text"
     least = max(2, RARE * len(texts))
     frequent = [level for level, count in counts.items() if count >= least]

@@ -15,7 +15,7 @@ def meant(name: str, names: Sequence[str]) -> str:
     >>> meant("Price", ["area", "price"]), meant("pirce", ["area", "price"]), meant("cost", ["area", "price"])
     ("; did you mean 'price'?", "; did you mean 'price'?", '')
     """
-    by_fold = {one.strip().casefold(): one for one in names}
+    by_fold = {candidate.strip().casefold(): candidate for candidate in names}
     near = get_close_matches(name.strip().casefold(), by_fold, n=1, cutoff=0.75)
     return f"; did you mean {by_fold[near[0]]!r}?" if near else ""
 

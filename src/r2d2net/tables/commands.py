@@ -177,7 +177,7 @@ def predict(
         visible = console.is_terminal and not quiet
         if not visible:
             status.stop()
-        found = predict_file(
+        predicted = predict_file(
             fitted,
             data,
             out,
@@ -190,15 +190,15 @@ def predict(
             progress=lambda rows: status.update(f"predicted {counted(rows, 'row')}"),
         )
     say = terminal_output.note_printer(quiet)
-    for note in found.notes:
+    for note in predicted.notes:
         say(note)
-    flagged = _share(found.unlike / found.rows, fitted.novelty.expected)
-    rows = counted(found.rows, "row")
-    say(f"{rows} predicted; {found.unlike:,} flagged as unlike the training rows ({flagged})")
+    flagged = _share(predicted.unlike / predicted.rows, fitted.novelty.expected)
+    rows = counted(predicted.rows, "row")
+    say(f"{rows} predicted; {predicted.unlike:,} flagged as unlike the training rows ({flagged})")
     if out is not None:
         if json:
-            summary = {"rows": found.rows, "unlike": found.unlike, "filled": found.filled}
-            terminal_output.show_json({**summary, "notes": found.notes, "output": str(out)})
+            summary = {"rows": predicted.rows, "unlike": predicted.unlike, "filled": predicted.filled}
+            terminal_output.show_json({**summary, "notes": predicted.notes, "output": str(out)})
         elif not quiet:
             typer.echo(f"wrote {out}")
 
@@ -256,12 +256,12 @@ def inspect(
     from r2d2net.tables.run_folder import load_run
 
     _require(None, None, seed)
-    found = inspect_run(load_run(run), seed)
+    inspection = inspect_run(load_run(run), seed)
     if json:
-        terminal_output.show_json(found)
+        terminal_output.show_json(inspection)
     elif not quiet:
-        terminal_output.show_inspection(found)
-        terminal_output.show_inputs(found["inputs"], most)
+        terminal_output.show_inspection(inspection)
+        terminal_output.show_inputs(inspection["inputs"], most)
 
 
 def _require(level: float | None, draws: int | None, seed: int | None) -> None:

@@ -33,9 +33,9 @@ def evaluate_file(
     rows = flagged = without = unknown = 0
     for block in read_blocks(data, run.block_rows(draws)):
         if extra is None:
-            found = [str(name) for name in block.columns]
-            extra = run.columns.match(found, str(data), task.target)
-            if task.target not in found:
+            names = [str(name) for name in block.columns]
+            extra = run.columns.match(names, str(data), task.target)
+            if task.target not in names:
                 raise DataError(f"lacks the target {task.target!r}", value=data, fix="`r2d2net predict` needs none")
         y = task.read(block[task.target])
         there = ~np.isnan(y)

@@ -142,16 +142,16 @@ def _fit(
         novelty = learn_novelty(table.x, settings.seed)
         novelty.save(folder)
         with progress_bar("inputs", verbose=verbose) as progress:
-            found = relevance_of(estimator.posterior_, table.x, table.columns, settings, progress)
+            inputs = relevance_of(estimator.posterior_, table.x, table.columns, settings, progress)
         seconds = time.perf_counter() - start
         metrics = _test(folder, table, settings, estimator.posterior_, novelty, content["baseline"])
     history = learning_curve(estimator.posterior_)
     results = {"seconds": round(seconds, 1), "test": metrics}
     write_json(folder / run_folder.METRICS, results)
-    write_json(folder / run_folder.RELEVANCE, {"inputs": found})
+    write_json(folder / run_folder.RELEVANCE, {"inputs": inputs})
     write_json(folder / run_folder.HISTORY, {"epochs": history})
     done = {**content, "state": "finished"}
-    write_run_page(folder, done, results, found, history)
+    write_run_page(folder, done, results, inputs, history)
     write_json(folder / run_folder.RUN, done)
     run_folder.end(folder)
 
@@ -159,12 +159,12 @@ def _fit(
 def _opening(content: dict[str, Any], table: TrainingTable) -> list[str]:
     task, rows, columns = table.task, table.rows, table.columns
     classes = f" of {', '.join(task.classes[:6])}{', ...' if len(task.classes) > 6 else ''}" if task.classes else ""
-    told = content["settings"]["task"] != "auto"
+    is_requested = content["settings"]["task"] != "auto"
     kinds = [column.kind for column in columns.used]
     plural = {"number": "numbers", "date": "dates", "category": "categories"}
     each = ", ".join(counted(kinds.count(kind), kind, several) for kind, several in plural.items() if kind in kinds)
     return [
-        f"task: {task.kind}{classes} ({'as told' if told else 'detected; --task overrides'})",
+        f"task: {task.kind}{classes} ({'as told' if is_requested else 'detected; --task overrides'})",
         f"rows: {', '.join(f'{count:,} {name}' for name, count in rows.items())}",
         f"inputs: {counted(len(kinds), 'column')} ({each}) as {counted(table.x.shape[1], 'input')} of the network",
         *table.notes,
@@ -210,7 +210,7 @@ def relevance_of(
     """
     rows = np.random.default_rng(settings.seed).permutation(len(x))[:RELEVANCE_ROWS]
     draws = min(RELEVANCE_DRAWS, settings.draws)
-    found = input_relevance(
+    relevance = input_relevance(
         posterior,
         x[rows],
         groups=columns.groups,
@@ -219,7 +219,7 @@ def relevance_of(
         seed=settings.seed,
         progress=progress,
     )
-    parts = {name: values.tolist() for name, values in found._asdict().items()}
+    parts = {name: values.tolist() for name, values in relevance._asdict().items()}
     entries = [
         {"name": name, **{part: values[i] for part, values in parts.items()}} for i, name in enumerate(columns.names)
     ]

@@ -59,17 +59,17 @@ class Columns:
         ends = np.cumsum([0, *(len(column.inputs) for column in self.used)]).tolist()
         return [list(range(start, end)) for start, end in pairwise(ends)]
 
-    def match(self, found: list[str], where: str, target: str | None = None) -> list[str]:
+    def match(self, names: list[str], where: str, target: str | None = None) -> list[str]:
         """Refuse a table that lacks columns; names of columns that the model has never seen."""
-        lacking = [name for name in self.names if name not in found]
+        lacking = [name for name in self.names if name not in names]
         if lacking:
-            alike = {name.lower(): name for name in found}
+            alike = {name.lower(): name for name in names}
             near = [alike[name.lower()] for name in lacking if name.lower() in alike]
             hint, fix = (f"; it has {quoted_names(near)}", "rename") if near else ("", "add them")
-            if are_data(found):
-                hint, fix = f", and its first line looks like data ({quoted_names(found, 3)})", FIX
+            if are_data(names):
+                hint, fix = f", and its first line looks like data ({quoted_names(names, 3)})", FIX
             raise DataError(f"lacks the columns {quoted_names(lacking, 20)}{hint}", value=Shown(where), fix=fix)
-        return [name for name in found if name not in {*self.names, *self.left_out, target}]
+        return [name for name in names if name not in {*self.names, *self.left_out, target}]
 
     def encode(self, table: pd.DataFrame, counts: Counts | None = None) -> Encoded:
         """Rows as inputs of the network; adds to ``counts`` what was missing, unreadable or unseen."""
@@ -134,13 +134,13 @@ def chosen_columns(given: Sequence[str], names: list[str], option: str) -> list[
     >>> chosen_columns(["a,b", "c,d"], ["a,b", "c", "d"], "ignore")
     ['a,b', 'c', 'd']
     """
-    parts = [[one] if one in names else [part.strip() for part in one.split(",")] for one in given]
-    found = [part for part in chain.from_iterable(parts) if part]
-    unknown = [name for name in found if name not in names]
+    parts = [[entry] if entry in names else [part.strip() for part in entry.split(",")] for entry in given]
+    columns = [part for part in chain.from_iterable(parts) if part]
+    unknown = [name for name in columns if name not in names]
     if unknown:
         fix = f"the table has {quoted_names(names)}"
         raise ParameterError(f"names {quoted_names(unknown)}", argument=option, fix=fix)
-    return found
+    return columns
 
 
 def _how(column: ColumnEncoder) -> str:
@@ -169,9 +169,9 @@ def notes_of(counts: Counts) -> list[str]:
     }
     lines = []
     for what, text in did.items():
-        found = {name: n for (name, kind), n in counts.items() if kind == what and n}
-        if found:
-            each = [f"{name} {n:,}" for name, n in sorted(found.items(), key=lambda item: -item[1])]
+        cells = {name: n for (name, kind), n in counts.items() if kind == what and n}
+        if cells:
+            each = [f"{name} {n:,}" for name, n in sorted(cells.items(), key=lambda item: -item[1])]
             more = f", {len(each) - 6} columns more" if len(each) > 6 else ""
-            lines.append(f"{counted(sum(found.values()), 'cell')} {text}: {', '.join(each[:6])}{more}")
+            lines.append(f"{counted(sum(cells.values()), 'cell')} {text}: {', '.join(each[:6])}{more}")
     return lines

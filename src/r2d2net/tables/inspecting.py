@@ -52,7 +52,7 @@ def _noise(posterior: Posterior, seed: int) -> float | None:
     available = posterior.source.available
     count = NOISE_DRAWS if available is None else min(NOISE_DRAWS, available)
     drawn = posterior.source.draws(count, generator, at_once=1)
-    variances = [one.noise["variance"].double().mean() for one in drawn if "variance" in one.noise]
+    variances = [network.noise["variance"].double().mean() for network in drawn if "variance" in network.noise]
     return float(torch.stack(variances).mean().sqrt() * posterior.units.y.scale.mean()) if variances else None
 
 
@@ -61,8 +61,8 @@ def relevance_of_run(folder: Path) -> list[dict[str, Any]]:
     inputs = read_json(folder / RELEVANCE).get("inputs")
     needed = {"name": str, "importance": float, "importance_std": float, "kept": bool, "mean": float}
     if not isinstance(inputs, list) or not all(
-        isinstance(one, dict) and all(isinstance(one.get(name), kind) for name, kind in needed.items())
-        for one in inputs
+        isinstance(entry, dict) and all(isinstance(entry.get(name), kind) for name, kind in needed.items())
+        for entry in inputs
     ):
         raise CheckpointError("is damaged", value=folder / RELEVANCE, fix="fit again")
     return inputs

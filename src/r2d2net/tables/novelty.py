@@ -65,13 +65,13 @@ class Novelty:
     def load(cls, folder: Path, inputs: int) -> Novelty:
         tensors, _ = checkpoint.read(folder / FILE)
         try:
-            found = cls(**{name: tensor.numpy() for name, tensor in tensors.items()})
-            fits = found.center.shape == (inputs,) and found.whitener.shape == (inputs, inputs)
+            model = cls(**{name: tensor.numpy() for name, tensor in tensors.items()})
+            fits = model.center.shape == (inputs,) and model.whitener.shape == (inputs, inputs)
         except (TypeError, AttributeError) as error:
             raise CheckpointError(f"is not of this version of r2d2net: {error}", value=folder / FILE) from error
         if not fits:
             raise CheckpointError("is of a run with other inputs", value=folder / FILE, fix="fit again")
-        return found
+        return model
 
 
 def is_unlike(typicality: Values) -> np.ndarray:

@@ -82,9 +82,9 @@ class CandidateFormats:
                 return float(clear.mean()), str(texts[places][clear][0])
         return 0.0, ""
 
-    def longest(self, which: np.ndarray) -> int:
+    def longest(self, mask: np.ndarray) -> int:
         """Return the place of the longest of some cells, to show it."""
-        places = np.flatnonzero(which)
+        places = np.flatnonzero(mask)
         return int(places[int(np.argmax([len(text) for text in self.cells.texts[places]]))])
 
     def in_words(self, name: str, place: int) -> str:

@@ -79,9 +79,9 @@ def predict_file(
     return summary
 
 
-def _checked(run: FittedRun, data: Path, found: list[str], keep: tuple[str, ...]) -> tuple[list[str], list[str]]:
+def _checked(run: FittedRun, data: Path, names: list[str], keep: tuple[str, ...]) -> tuple[list[str], list[str]]:
     """Columns that the model does not know, and those to copy."""
-    extra, kept = run.columns.match(found, str(data), run.task.target), chosen_columns(keep, found, "keep")
+    extra, kept = run.columns.match(names, str(data), run.task.target), chosen_columns(keep, names, "keep")
     taken = [name for name in kept if name in names_of(run.task)]
     if taken or len(set(kept)) < len(kept):
         problem = "names a column twice or one that is written anyway"

@@ -24,7 +24,7 @@ def names_of(task: Task) -> list[str]:
     ends = ["typicality", "unlike", "filled"]
     if task.is_regression:
         return ["mean", "sd", "low", "high", *ends]
-    return ["prediction", *(f"p({one})" for one in task.classes), "entropy", *ends]
+    return ["prediction", *(f"p({label})" for label in task.classes), "entropy", *ends]
 
 
 def prediction_columns(

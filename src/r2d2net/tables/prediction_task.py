@@ -89,18 +89,20 @@ class Task:
         except (KeyError, TypeError) as error:
             raise CheckpointError(f"the task of the run cannot be read: {type(error).__name__} {error}") from error
         texts = (task.target, *task.classes, task.form, task.said)
-        if task.kind not in TASKS[1:] or not all(isinstance(one, str) for one in texts):
+        if task.kind not in TASKS[1:] or not all(isinstance(text, str) for text in texts):
             raise CheckpointError(f"the task of the run is {plain!r}: no such kind")
         return task
 
 
-def detect_task(column: pd.Series | RawColumn, target: str, told: str = "auto", rules: FormatRules = NO_RULES) -> Task:
-    """Find the task that a target's filled cells ask for, or take the one that the user told.
+def detect_task(
+    column: pd.Series | RawColumn, target: str, requested: str = "auto", rules: FormatRules = NO_RULES
+) -> Task:
+    """Find the task that a target's filled cells ask for, or take the one that the user requested.
 
     Args:
         column: The column of the target.
         target: Its name.
-        told: One of `TASKS`.
+        requested: One of `TASKS`.
         rules: How ambiguous numbers and dates are read.
 
     Returns:
@@ -109,7 +111,7 @@ def detect_task(column: pd.Series | RawColumn, target: str, told: str = "auto", 
     Raises:
         DataError: The cells do not suit the task, or no task.
     """
-    require(told in TASKS, "task", told, f"use one of {', '.join(TASKS)}")
+    require(requested in TASKS, "task", requested, f"use one of {', '.join(TASKS)}")
     cells = RawColumn.of(column)
     texts = merge_truth_values(cells.codes)
     detected = choose_number_format(cells, rules.decimal)
@@ -120,7 +122,7 @@ def detect_task(column: pd.Series | RawColumn, target: str, told: str = "auto", 
         raise DataError("is empty", argument="target", value=target, fix="choose a column with values")
     readable = values[~np.isnan(values)]
     is_number = 0 < len(readable) >= READABLE * int((~cells.empty).sum())
-    if told in ("auto", "regression") and not is_number:
+    if requested in ("auto", "regression") and not is_number:
         _require_no_giants(target, cells)
         _require_no_dates(target, cells, texts)
     levels = texts
@@ -129,15 +131,15 @@ def detect_task(column: pd.Series | RawColumn, target: str, told: str = "auto", 
         levels[cells.empty] = None
         if len(np.unique(readable)) <= MOST_CLASSES:
             levels = _same_numbers(levels, detected.format)
-    kind = told
-    if told == "auto":
+    kind = requested
+    if requested == "auto":
         distinct = len({level for level in (levels[~np.isnan(values)] if is_number else texts) if level is not None})
         classes = distinct == 2 or not is_number or _numbered(readable)
         kind = ("binary" if distinct == 2 else "multiclass") if classes else "regression"
     if kind == "regression":
         task = _regression(target, cells, readable, filled, is_number)
         return replace(task, form=detected.format, said=detected.note)
-    task = _classification(target, kind, levels, told, is_number, unit_note(cells))
+    task = _classification(target, kind, levels, requested, is_number, unit_note(cells))
     words = [level for level in task.classes if level.lower() in MISSING_WORDS]
     notes = [
         f"{quoted_names(group)} are classes of their own: write them alike if they are one"
@@ -147,7 +149,7 @@ def detect_task(column: pd.Series | RawColumn, target: str, told: str = "auto", 
         notes.insert(
             0, f"{quoted_names(words)} is taken as a class: leave its cells empty if it means that there is none"
         )
-    if told == "auto":
+    if requested == "auto":
         notes.append(unit_note(cells))
     return replace(task, form=detected.format if is_number else "", said="; ".join(filter(None, notes)))
 
@@ -181,7 +183,7 @@ def _same_numbers(texts: np.ndarray, number_format: str) -> np.ndarray:
 
 
 def _keys(texts: Iterable[str], number_format: str) -> list[Any]:
-    """Return what texts are told apart by: whole numbers by all digits, others by value, and words and 007 as texts."""
+    """Return the keys of texts: all digits of whole numbers, the value of other numbers, words and 007 as texts."""
     cells = np.array([*texts, None], dtype=object)[:-1]
     values = parse_numbers(cells, number_format)
     return [
@@ -215,7 +217,7 @@ def _regression(target: str, column: RawColumn, readable: np.ndarray, filled: in
     return Task(target, "regression")
 
 
-def _classification(target: str, kind: str, texts: np.ndarray, told: str, is_number: bool, unit: str) -> Task:
+def _classification(target: str, kind: str, texts: np.ndarray, requested: str, is_number: bool, unit: str) -> Task:
     counts = Counter(text for text in texts if text is not None)
     if len(counts) < 2:
         raise _one_value(target, repr(next(iter(counts))))
@@ -224,12 +226,12 @@ def _classification(target: str, kind: str, texts: np.ndarray, told: str, is_num
         raise DataError(too_many, argument="task", value="binary", fix="use multiclass")
     if len(counts) > MOST_CLASSES:
         hint: Text = ("use ", REGRESSION, ", or another target")
-        if told == "auto":
+        if requested == "auto":
             hint = f"{unit}, or choose another target" if unit else "choose another target"
         problem = f"has {len(counts)} different values, {MOST_CLASSES} classes at most"
         raise DataError(problem, argument="target", value=target, fix=hint)
     rare = sorted(level for level, count in counts.items() if count < 2)
-    if rare and is_number and told == "auto":
+    if rare and is_number and requested == "auto":
         rows = f"{quoted_names(rare)} {'has one row' if len(rare) == 1 else 'have one row each'}"
         single = (":", f" {kind} was detected, {len(counts)} classes by their numbers, and {rows}")
         fix = ("use ", REGRESSION, " if it is a quantity or a count, or give at least two rows a class")

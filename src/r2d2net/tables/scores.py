@@ -83,7 +83,7 @@ class Scored:
             "coverage": float((transform <= level).mean()),
             "width": float(np.concatenate(self.width).mean()),
             "constant": constant,
-            "calibration": {"level": list(LEVELS), "covered": [float((transform <= one).mean()) for one in LEVELS]},
+            "calibration": {"level": list(LEVELS), "covered": [float((transform <= level).mean()) for level in LEVELS]},
         }
 
     def _of_classes(self, y: Values, probs: Values, baseline: dict[str, Any]) -> dict[str, Any]:
@@ -108,13 +108,13 @@ def reliability(label: np.ndarray, probs: Values) -> dict[str, list[float]]:
     For two classes of the second class, for more of the most probable one.
     """
     if probs.shape[1] == 2:
-        said, true = probs[:, 1], label == 1
+        stated, true = probs[:, 1], label == 1
     else:
-        said, true = probs.max(1), probs.argmax(1) == label
-    at = np.minimum((said * BINS).astype(np.int64), BINS - 1)
+        stated, true = probs.max(1), probs.argmax(1) == label
+    at = np.minimum((stated * BINS).astype(np.int64), BINS - 1)
     rows = np.bincount(at, minlength=BINS)
     there = rows > 0
-    means = [np.bincount(at, weights=what, minlength=BINS)[there] / rows[there] for what in (said, true)]
+    means = [np.bincount(at, weights=what, minlength=BINS)[there] / rows[there] for what in (stated, true)]
     return {"said": means[0].tolist(), "true": means[1].tolist(), "rows": rows[there].tolist()}
 
 

@@ -96,14 +96,14 @@ def read_config(path: Path, known: tuple[str, ...]) -> dict[str, Any]:
     if not isinstance(values, dict):
         problem = "holds no names and values"
         raise ParameterError(problem, argument="config", value=path, fix="write one object of options")
-    found = {}
+    options = {}
     for name, value in values.items():
         plain = name.replace("-", "_")
         if plain not in known:
             unknown = (":", f" {name!r} is no option")
             raise ParameterError(unknown, argument="config", value=path, fix=f"use {', '.join(known)}")
-        found[plain] = value
-    return found
+        options[plain] = value
+    return options
 
 
 def path_of(name: str, value: Any) -> Path:

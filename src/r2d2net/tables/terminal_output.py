@@ -50,9 +50,9 @@ def finite(value: Any) -> Any:
     {'a': [1.0, None]}
     """
     if isinstance(value, dict):
-        return {name: finite(one) for name, one in value.items()}
+        return {name: finite(part) for name, part in value.items()}
     if isinstance(value, (list, tuple)):
-        return [finite(one) for one in value]
+        return [finite(part) for part in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
@@ -87,38 +87,40 @@ def show_inputs(inputs: list[dict[str, Any]], most: int = MOST_INPUTS) -> None:
     table.add_column("lost if shuffled", justify="right")
     table.add_column("")
     table.add_column("")
-    largest = max((one["importance"] for one in inputs), default=0.0) or 1.0
-    for rank, one in enumerate(inputs[:most]):
-        bar = "█" * round(16 * one["importance"] / largest) or "▏"
-        colour = "green" if one["kept"] else "dim"
+    largest = max((column["importance"] for column in inputs), default=0.0) or 1.0
+    for rank, column in enumerate(inputs[:most]):
+        bar = "█" * round(16 * column["importance"] / largest) or "▏"
+        colour = "green" if column["kept"] else "dim"
         table.add_row(
             str(rank + 1),
-            Text(one["name"]),
-            f"{one['importance']:.1%} ± {one['importance_std']:.1%}",
-            f"{one['mean']:.1%}",
-            Text("kept" if one["kept"] else "not needed", style=colour),
+            Text(column["name"]),
+            f"{column['importance']:.1%} ± {column['importance_std']:.1%}",
+            f"{column['mean']:.1%}",
+            Text("kept" if column["kept"] else "not needed", style=colour),
             Text(bar, style=colour),
         )
     screen().print(table)
 
 
-def show_inspection(found: dict[str, Any]) -> None:
+def show_inspection(inspection: dict[str, Any]) -> None:
     """Run, posterior and layers."""
     facts = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
-    rows = ", ".join(f"{count:,} {name}" for name, count in found["rows"].items())
-    effective = found["effective_weights"]
+    rows = ", ".join(f"{count:,} {name}" for name, count in inspection["rows"].items())
+    effective = inspection["effective_weights"]
     lines = [
-        ("data", f"{found['data']}; rows: {rows}"),
-        ("task", f"{found['task']['kind']} of {found['task']['target']}"),
-        ("posterior", f"{found['algorithm']}, {found['epochs']} epochs" + _kl(found["kl"])),
+        ("data", f"{inspection['data']}; rows: {rows}"),
+        ("task", f"{inspection['task']['kind']} of {inspection['task']['target']}"),
+        ("posterior", f"{inspection['algorithm']}, {inspection['epochs']} epochs" + _kl(inspection["kl"])),
         (
             "noise",
-            None if found["noise_sd"] is None else f"sd {format_number(found['noise_sd'])} (units of the target)",
+            None
+            if inspection["noise_sd"] is None
+            else f"sd {format_number(inspection['noise_sd'])} (units of the target)",
         ),
         (
             "weights",
-            f"{found['weights']:,}"
-            + ("" if effective is None else f", of which the data determine {effective:.1f} ({_share(found)})"),
+            f"{inspection['weights']:,}"
+            + ("" if effective is None else f", of which the data determine {effective:.1f} ({_share(inspection)})"),
         ),
     ]
     for name, text in lines:
@@ -128,7 +130,7 @@ def show_inspection(found: dict[str, Any]) -> None:
     table = Table("parameter", "shape", "prior", title="Weights by layer", title_justify="left")
     table.add_column("weights", justify="right")
     table.add_column("effective", justify="right")
-    for layer in found["parameters"]:
+    for layer in inspection["parameters"]:
         count = layer["effective_weights"]
         shape = " x ".join(map(str, layer["shape"]))
         shown = "-" if count is None else f"{count:.1f}"
@@ -137,7 +139,7 @@ def show_inspection(found: dict[str, Any]) -> None:
 
 
 def _title(inputs: list[dict[str, Any]]) -> str:
-    kept = sum(bool(one["kept"]) for one in inputs)
+    kept = sum(bool(column["kept"]) for column in inputs)
     return f"Inputs by importance, those kept first; {kept} of {len(inputs)} kept"
 
 
@@ -147,5 +149,5 @@ def _kl(kl: float | None) -> str:
     )
 
 
-def _share(found: dict[str, Any]) -> str:
-    return f"{found['effective_weights'] / found['weights']:.0%}"
+def _share(inspection: dict[str, Any]) -> str:
+    return f"{inspection['effective_weights'] / inspection['weights']:.0%}"
