@@ -29,7 +29,7 @@ def piece_size(like: Tensor) -> int:
 
 
 def pieces(size: int, *tensors: Tensor) -> Iterator[tuple[Tensor, ...]]:
-    """Flat views of tensors of one shape, ``size`` entries at a time.
+    """Yield flat views of tensors of one shape, ``size`` entries at a time.
 
     Tensors without dimensions are given whole with every piece. Others that broadcast to the shape of the first are
     written out.
@@ -76,7 +76,7 @@ def fused(step: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class Blocks:
-    """How a flat vector of the slots' parameters is cut.
+    """The cuts of a flat vector of parameters into blocks.
 
     Args:
         spans: First entry of each parameter in the vector, and the entry after its last.
@@ -128,7 +128,7 @@ class Cut(NamedTuple):
 
 
 def _cut(lengths: Sequence[int], units: Sequence[float], small: int) -> list[Cut]:
-    """Small neighbours of the same unit share a block, large slots are cut by themselves.
+    """Cut parameters into blocks: small neighbours of the same unit share a block, large ones are cut further.
 
     >>> [cut.size for cut in _cut([3, 4, 0, 25, 0, 2, 2], [1, 1, 1, 1, 1, 1, 2], 10)]
     [7, 10, 10, 5, 2, 2]

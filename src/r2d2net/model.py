@@ -379,7 +379,7 @@ def refusing_inputs(x: Any) -> Iterator[None]:
 
 
 def _frozen(parameters: Mapping[str, nn.Parameter], patterns: Sequence[str] | None) -> tuple[str, ...]:
-    """Names of the parameters that keep their values."""
+    """Return the names of the frozen parameters."""
     if patterns is None:
         return tuple(name for name, parameter in parameters.items() if not parameter.requires_grad)
     patterns = (patterns,) if isinstance(patterns, str) else patterns
@@ -453,7 +453,7 @@ def _assign(
 
 
 def _norm_names(net: nn.Module) -> set[str]:
-    """Names of the parameters of normalisation layers."""
+    """Return the names of the parameters of normalisation layers."""
     return {
         f"{prefix}.{name}" if prefix else name
         for prefix, module in net.named_modules()
@@ -463,7 +463,7 @@ def _norm_names(net: nn.Module) -> set[str]:
 
 
 def _aliases(net: nn.Module) -> dict[str, str]:
-    """Further names of tensors that several modules share -> their first name."""
+    """Map further names of tensors that several modules share to their first name."""
     first: dict[int, str] = {}
     aliases: dict[str, str] = {}
     for prefix, module in net.named_modules():

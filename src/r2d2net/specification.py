@@ -31,7 +31,7 @@ OUTSIDE = "outside r2d2net"  # the origin of a class that is not built in
 
 @contextmanager
 def reading(path: Path) -> Iterator[None]:
-    """What a file that came over whole lacks, or has in another form, as one line that names the file."""
+    """Convert missing or malformed entries of a file to a `CheckpointError` of one line that names the file."""
     try:
         yield
     except KeyError as error:
@@ -95,7 +95,7 @@ def method_from(specification: Specification, classes: Classes = ()) -> Method:
 
 
 def describe_model(model: BayesianModel[Any]) -> Specification:
-    """Parameter names, shapes and priors, and the likelihood."""
+    """Describe names, shapes and priors of the parameters, and the likelihood."""
     parameters = {
         slot.name: {"shape": list(slot.shape), "prior": None if slot.prior is None else describe(slot.prior)}
         for slot in (*model.bayesian, *model.fixed)
@@ -134,7 +134,7 @@ def model_from(net: Any, specification: Specification, classes: Classes = ()) ->
 
 
 def _escaped(name: str) -> str:
-    """A pattern that matches this name alone."""
+    """Return a pattern that matches a name literally."""
     return re.sub(r"([*?[])", r"[\1]", name)
 
 
@@ -158,7 +158,7 @@ def require_classes(classes: Classes) -> None:
 
 
 def _contract(cls: type) -> type:
-    """The kind of thing that a class is of."""
+    """Return the contract that a class implements."""
     return next(contract for contract in CONTRACTS if issubclass(cls, contract))
 
 

@@ -30,7 +30,7 @@ class Moments(NamedTuple):
 
 
 class Step(NamedTuple):
-    """Which step it is, and how large. In compiled code tensors without dimensions: numbers would be compiled in."""
+    """The number and size of a step; tensors without dimensions in compiled code, where numbers would be constants."""
 
     t: float | Tensor  # 1, 2, ...
     lr: float | Tensor  # each entry moves by at most about this
@@ -39,12 +39,12 @@ class Step(NamedTuple):
 
     @classmethod
     def at(cls, t: int, lr: float) -> Step:
-        """Step t = 1, 2, ... of this size."""
+        """Return step t = 1, 2, ... of a given size."""
         return cls(t, lr, 1 - BETA1**t, math.sqrt(1 - BETA2**t))
 
 
 def no_moments(like: Tensor) -> Moments:
-    """Moments before the first step."""
+    """Return zero moments for a vector."""
     return Moments(torch.zeros_like(like), torch.zeros_like(like))
 
 
@@ -76,7 +76,7 @@ def adam_step(vector: Tensor, gradient: Tensor, moments: Moments, step: Step, *,
 @lru_cache(maxsize=4)
 @torch.inference_mode(False)
 def _clock(t: float, device: torch.device) -> Tensor:
-    """t as the kernel reads it: all pieces of a step share one."""
+    """Return t as a tensor, which the kernel reads; all blocks of a step share it."""
     return torch.full((), t, dtype=torch.float32, device=device)
 
 

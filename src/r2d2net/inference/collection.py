@@ -39,12 +39,12 @@ class CollectionState(NamedTuple):
 
 
 def bytes_of(network: Draws) -> int:
-    """What one draw takes; ``network`` is one."""
+    """Return the number of bytes of one draw; ``network`` holds a single draw."""
     return sum(tensor.numel() * tensor.element_size() for tensor in flatten(network).values())
 
 
 def room_for(planned: int, network: Draws, memory: int) -> int:
-    """How many draws to make room for: those planned, as far as ``memory`` bytes allow; an even number beyond one.
+    """Return the number of draws to allocate: the planned number as far as ``memory`` allows, even if above one.
 
     ``network`` is one draw. A cap that holds fewer than two draws is an error.
     """
@@ -58,7 +58,7 @@ def room_for(planned: int, network: Draws, memory: int) -> int:
 
 
 def no_draws(capacity: int, network: Draws, every: int) -> Kept:
-    """Room for draws like ``network``, which is one."""
+    """Allocate memory for draws of the shapes of ``network``, a single draw."""
 
     def room(tensor: Tensor) -> Tensor:
         return tensor.new_zeros((capacity, *tensor.shape[1:]))
@@ -69,7 +69,7 @@ def no_draws(capacity: int, network: Draws, every: int) -> Kept:
 
 
 def keep(kept: Kept, network: Draws, step: int) -> Kept:
-    """Keep the network, one draw, if step = 1, 2, ... after the burn-in is one to be kept. Draws change in place."""
+    """Store ``network``, a single draw, if this step after the burn-in (1, 2, ...) is due; draws change in place."""
     count, every = int(kept.number), int(kept.every)
     if step % every:
         return kept
@@ -89,20 +89,20 @@ def keep(kept: Kept, network: Draws, step: int) -> Kept:
 
 
 def collected(step: Tensor, draws: Draws, divergences: int = 0) -> CollectionState:
-    """One chain of these draws."""
+    """Return a collection of one chain with these draws."""
     buffers, noise = ({k: v[None].clone() for k, v in tensors.items()} for tensors in (draws.buffers, draws.noise))
     weights, fixed = draws.weights[None].clone(), draws.fixed[None].clone()
     return CollectionState(step, weights, fixed, buffers, noise, torch.tensor([divergences]))
 
 
 def first(draws: Draws, count: int) -> Draws:
-    """The first so many draws."""
+    """Return the first ``count`` draws."""
     buffers, noise = ({k: v[:count] for k, v in tensors.items()} for tensors in (draws.buffers, draws.noise))
     return Draws(draws.weights[:count], draws.fixed[:count], buffers, noise)
 
 
 def merged(chains: Sequence[CollectionState]) -> CollectionState:
-    """Several collections as the chains of one; a chain that was thinned more than another sets the number."""
+    """Join collections to one of several chains, each cut to the number of draws of the shortest."""
     fewest = min(chain.weights.shape[1] for chain in chains)
 
     def together(tensors: Sequence[Tensor]) -> Tensor:
@@ -147,7 +147,7 @@ class Collection(DrawSource[CollectionState]):
         return cls(model, _state_from(model, saved), has_mean=has_mean, draws_noise=draws_noise)
 
     def draws(self, n: int, generator: torch.Generator | None = None, at_once: int | None = None) -> Iterator[Draws]:
-        """Draw networks evenly spaced over all that are stored, from a random offset; all once if n is their number.
+        """Take draws evenly spaced over those stored, from a random offset; each exactly once if n is their number.
 
         More than there are repeat, each as often as any other but for one.
         """
@@ -202,7 +202,7 @@ def _taken(state: CollectionState, index: Tensor) -> Draws:
 
 
 def _mean(stored: Any) -> Any:
-    """The mean of stored draws, as one draw; of whole numbers, which have none, the last."""
+    """Return the mean of stored draws as a single draw; the last value of integer tensors."""
     if isinstance(stored, dict):
         return {name: _mean(tensor) for name, tensor in stored.items()}
     flat = stored.flatten(0, 1)

@@ -36,7 +36,7 @@ Map = Callable[[Tensor], tuple[Tensor, Tensor]]  # position -> its weights, and 
 
 
 class Frame(NamedTuple):
-    """What the map from positions to weights depends on, and what is learnt for the next one."""
+    """Parameters of the map from positions to weights, and statistics from which the next map is learnt."""
 
     scales: Scales  # those that are not part of the position
     curvature: Tensor  # h, (weights,)
@@ -45,7 +45,7 @@ class Frame(NamedTuple):
 
 
 class Coordinates(ABC):
-    """Positions of a sampler and the weights that they stand for."""
+    """A map between positions of a sampler and weights."""
 
     def __init__(self, model: BayesianModel[Any]) -> None:
         self.model = model
@@ -59,7 +59,7 @@ class Coordinates(ABC):
                 self.layers.append((slot, slot.prior))
 
     def start(self, weights: Tensor, generator: torch.Generator) -> tuple[Tensor, Frame]:
-        """A position for these weights, scales that suit them, and h = 0."""
+        """Return the position of given weights, and a frame with scales drawn given them and h = 0."""
         weights, none = weights.to(EXACT), torch.zeros_like(self.known)
         scales = {slot.name: self._from_prior(slot, prior, generator) for slot, prior in self.layers}
         for _ in range(SWEEPS):
@@ -68,20 +68,20 @@ class Coordinates(ABC):
 
     @abstractmethod
     def at(self, frame: Frame) -> Map:
-        """The map in this frame, differentiable."""
+        """Return the differentiable map from a position to weights and log prior density in a frame."""
 
     def refresh(self, position: Tensor, frame: Frame, generator: torch.Generator) -> tuple[Tensor, Frame]:
-        """Draw the scales that are not part of the position; the weights stay."""
+        """Draw the scales that are not part of the position, and keep the weights."""
         return position, frame
 
     def observe(self, frame: Frame, gradient: Tensor, least_rate: float) -> Frame:
-        """Take a gradient of the log likelihood into the mean of squares, with a weight of at least ``least_rate``."""
+        """Add a gradient of the log likelihood to the mean of squares, with a weight of at least ``least_rate``."""
         seen = frame.seen + 1
         squares = torch.lerp(frame.squares, gradient.to(EXACT).square(), max(least_rate, 1 / int(seen)))
         return frame._replace(squares=squares, seen=seen)
 
     def adopt(self, position: Tensor, frame: Frame) -> tuple[Tensor, Frame, Tensor]:
-        """Make the mean of squares the new h: the position, the frame, and by what factors x has grown."""
+        """Make the mean of squares the new h; return position, frame and the factors by which x has grown."""
         new = frame._replace(curvature=frame.squares)
         log_variance, size = self._log_variance(position, frame), self.model.size
         growth = torch.exp(_log_unit(log_variance, frame)[0] - _log_unit(log_variance, new)[0])
@@ -94,7 +94,7 @@ class Coordinates(ABC):
 
     @abstractmethod
     def _log_variance(self, position: Tensor, frame: Frame) -> Tensor:
-        """log v of all weights."""
+        """Return log v of all weights."""
 
     def _from_prior(self, slot: Slot, prior: AnyPrior, generator: torch.Generator) -> Any:
         return prior.init_scales(slot.shape, generator, dtype=EXACT, device=self.model.device)
@@ -103,21 +103,21 @@ class Coordinates(ABC):
         return {s.name: prior.gibbs(s.of(weights), scales[s.name], generator) for s, prior in self.layers}
 
     def _together(self, log_variances: dict[str, Tensor]) -> Tensor:
-        """log v of all weights from those of hierarchical priors."""
+        """Return log v of all weights, given those of the hierarchical priors."""
         if not log_variances:
             return self.known
         return torch.cat([log_variances.get(s.name, s.of(self.known)).reshape(-1) for s in self.model.bayesian])
 
 
 def _log_unit(log_variance: Tensor, frame: Frame) -> tuple[Tensor, Tensor]:
-    """log of w / x = (1/v + h)^(-1/2), and log(1 + v h)."""
+    """Return log(w / x) = -log(1/v + h) / 2, and log(1 + v h)."""
     log_h = frame.curvature.clamp(min=torch.finfo(EXACT).tiny).log()
     surplus = softplus(log_variance + log_h, threshold=60)
     return 0.5 * (log_variance - surplus), surplus
 
 
 class GivenScales(Coordinates):
-    """Scales that the priors' sweeps draw."""
+    """Coordinates given the scales, which Gibbs sweeps of the priors draw."""
 
     def at(self, frame: Frame) -> Map:
         log_unit, surplus = _log_unit(self._log_variance(frame.curvature, frame), frame)
@@ -138,7 +138,7 @@ class GivenScales(Coordinates):
 
 
 class JointScales(Coordinates):
-    """Scales that move with the weights, in unconstrained form."""
+    """Joint coordinates of weights and unconstrained scales."""
 
     def __init__(self, model: BayesianModel[Any]) -> None:
         super().__init__(model)
@@ -170,7 +170,7 @@ class JointScales(Coordinates):
         return weights_and_prior
 
     def parts(self, position: Tensor) -> tuple[Tensor, dict[str, dict[str, Tensor]]]:
-        """x and, for each parameter with a hierarchical prior, its unconstrained scales."""
+        """Split a position into x and the unconstrained scales of each parameter with a hierarchical prior."""
         x, *rest = position.split(self.sizes)
         u: dict[str, dict[str, Tensor]] = {slot.name: {} for slot, _ in self.continuous}
         for (slot, name, shape), part in zip(self.variables, rest, strict=True):

@@ -157,18 +157,18 @@ def default_step(steps: int) -> float:
 
 
 def leaves_of(slots: Sequence[Slot], vector: Tensor) -> list[Tensor]:
-    """The slots' tensors, each a leaf of its own: the gradient of a slice would be as long as the whole vector."""
+    """Return the slots' tensors as separate autograd leaves: the gradient of a slice is as long as the whole vector."""
     return [slot.of(vector).detach().requires_grad_() for slot in slots]
 
 
 def gradients_of(loss: Tensor, groups: Sequence[Sequence[Tensor]]) -> list[list[Tensor]]:
-    """The loss's gradients in groups of leaves."""
+    """Return the gradients of the loss with respect to groups of leaves."""
     parts = iter(torch.autograd.grad(loss, list(chain(*groups)), materialize_grads=True))
     return [[next(parts) for _ in group] for group in groups]
 
 
 def flat(parts: Sequence[Tensor], like: Tensor) -> Tensor:
-    """One vector of tensors, of which there may be none."""
+    """Concatenate tensors, possibly none, to one vector."""
     return torch.cat([like.new_zeros(0), *(part.reshape(-1) for part in parts)])
 
 
@@ -181,7 +181,7 @@ def clip_gradients(gradients: list[Tensor], most: float) -> None:
 
 
 def _is_number(value: object) -> TypeGuard[float]:
-    """Python's own numbers: others, such as numpy's, could not be saved, and True is none."""
+    """Return whether a value is a Python int or float; numpy numbers cannot be saved, and bool is no number here."""
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 

@@ -81,7 +81,7 @@ class PriorNetworkLoss:
         return (kl_dirichlet(b, a) if self.settings.direction == "forward" else kl_dirichlet(a, b)).mean()
 
     def target(self, output: Tensor, y: Tensor) -> Tensor:
-        """b, in the shape of the output."""
+        """Return the target concentrations b, in the shape of the output."""
         precision, smoothing = self.settings.precision, self.settings.smoothing
         others = torch.full_like(output, precision * smoothing / max(1, output.shape[-1] - 1))
         return others.scatter(-1, y.unsqueeze(-1), precision * (1 - smoothing))

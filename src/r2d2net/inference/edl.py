@@ -86,18 +86,18 @@ class EvidentialLoss:
         return risk + weight * misleading_evidence(a, y).mean() if weight > 0 else risk
 
     def penalty_weight(self, t: int) -> float:
-        """lambda_t."""
+        """Return lambda_t, the weight of the KL at step t."""
         return self.settings.penalty * min(1.0, t / max(1.0, self.settings.rise * self.steps))
 
 
 def expected_cross_entropy(a: Tensor, y: Tensor) -> Tensor:
-    """E[-log p_y] of each row, p ~ Dirichlet(a); ``a`` is (rows, classes), ``y`` the classes, (rows,)."""
+    """Return E[-log p_y] of each row, p ~ Dirichlet(a); ``a`` is (rows, classes), ``y`` the classes, (rows,)."""
     own = a.gather(-1, y.unsqueeze(-1)).squeeze(-1)
     return torch.digamma(a.sum(-1)) - torch.digamma(own)
 
 
 def expected_squared_error(a: Tensor, y: Tensor) -> Tensor:
-    """E[sum_k (y_k - p_k)^2] of each row: squared bias and variance."""
+    """Return E[sum_k (y_k - p_k)^2] of each row: squared bias plus variance."""
     total = a.sum(-1, keepdim=True)
     p = a / total
     bias = functional.one_hot(y, a.shape[-1]) - p
@@ -105,7 +105,7 @@ def expected_squared_error(a: Tensor, y: Tensor) -> Tensor:
 
 
 def misleading_evidence(a: Tensor, y: Tensor) -> Tensor:
-    """KL(Dirichlet(a~) || Dirichlet(1)) of each row."""
+    """Return KL(Dirichlet(a~) || Dirichlet(1)) of each row."""
     others = a.scatter(-1, y.unsqueeze(-1), 1.0)
     return kl_dirichlet(others, torch.ones_like(others))
 

@@ -181,7 +181,7 @@ class Chain(Trainer[HMCState]):
     def _learn(
         self, position: Tensor, frame: Frame, nuts: NutsState, before: NutsState, gradient: Tensor
     ) -> tuple[Tensor, Frame, NutsState]:
-        """Learn h: at every transition until the mass matrix is adapted too, then whenever that is renewed."""
+        """Learn h at every transition until the mass matrix is adapted, and then with every update of that."""
         early, renewed = int(before.window) == 0, int(before.summed) > int(nuts.summed)
         frame = self.coordinates.observe(frame, gradient, FORGETTING if early else 0.0)
         if early or renewed:
@@ -199,7 +199,7 @@ class Chain(Trainer[HMCState]):
         return rows.to(EXACT).sum() / self.settings.temperature
 
     def _output(self, weights: Tensor, state: HMCState, x: Any) -> Tensor:
-        """The network's output, as it will be in predictions: without Dropout, at the buffers it came with."""
+        """Return the network's output in evaluation mode, as in predictions."""
         model = self.model
         # One split: the gradient of each of many slices of the flat vector would be as long as the vector.
         parts = weights.to(model.dtype).split([slot.shape.numel() for slot in model.bayesian])
@@ -213,7 +213,7 @@ class Chain(Trainer[HMCState]):
     # --- what the state says
 
     def source(self, state: HMCState) -> Collection:
-        """Return the draws that are kept; in the burn-in, the network of now."""
+        """Return the stored draws; during the burn-in, the current network."""
         if int(state.kept.number) > 0:
             kept = first(state.kept.draws, int(state.kept.number))
             stored = collected(state.step, kept, int(state.nuts.divergences))

@@ -126,10 +126,10 @@ Gradients = dict[str, list[Tensor]]  # of "weights" and "fixed": those of each t
 
 
 class Kernel(Protocol):
-    """What a step does. ``beta`` is T / N, the share of the prior in a mean over rows."""
+    """An integrator of one step; ``beta`` = T / N is the weight of the prior in a mean over rows."""
 
     def prepare(self, state: LangevinState, steps: Tensors, beta: float) -> None:
-        """Work out the coefficients of the coming steps, of sizes l ("weights", "fixed"), in place."""
+        """Compute the coefficients of steps of sizes l ("weights", "fixed"), in place."""
 
     def move(self, state: LangevinState, gradients: Gradients, room: Tensor, generator: torch.Generator) -> None:
         """Take one step in place; ``room`` is memory for noise, as long as the weights."""
@@ -199,11 +199,11 @@ class Langevin(Trainer[LangevinState]):
         return self.descent.largest_step * self.times.step_size(t)
 
     def sweeps(self, t: int) -> bool:
-        """Whether the scales are refreshed at step t."""
+        """Return whether the scales are refreshed at step t."""
         return self.hierarchical and (self.times.starts(t) or (t - 1) % self.settings.sweep_every == 0)
 
     def is_due(self, t: int) -> bool:
-        """Whether coefficients are refreshed at step t: with the scales, and as step size and metric change."""
+        """Return whether coefficients are recomputed at step t: with the scales, and as step size and metric change."""
         return self.sweeps(t) or self.times.starts(t) or (self.times.explores(t) and (t - 1) % self.period == 0)
 
     # --- start
@@ -264,7 +264,7 @@ class Langevin(Trainer[LangevinState]):
 
     @torch.enable_grad()
     def _gradients(self, state: LangevinState, x: Any, y: Tensor) -> tuple[Tensor, Tensor, Gradients]:
-        """The output, the mean loss, and its gradients."""
+        """Return the output, the mean loss and its gradients."""
         model = self.model
         # Each tensor a leaf of its own: the gradient of a slice of the flat vector would be as long as the vector.
         leaves = {k: v.detach().requires_grad_() for k, v in model.parameters(state.weights, state.fixed).items()}
@@ -278,7 +278,7 @@ class Langevin(Trainer[LangevinState]):
         return output.detach(), loss.detach(), {"weights": flat[:count], "fixed": flat[count:]}
 
     def _steps(self, state: LangevinState, lr: float) -> Tensors:
-        """Step sizes l of the weights and of the fixed parameters."""
+        """Return the step sizes l of the weights and of the deterministic parameters."""
         if not self.learns_metric:
             return {"weights": torch.full_like(state.weights, lr), "fixed": torch.full_like(state.fixed, lr)}
         return {
@@ -287,7 +287,7 @@ class Langevin(Trainer[LangevinState]):
         }
 
     def _silence(self, spread: Tensor) -> None:
-        """Leave the noise out, but for hierarchical priors, where it is what keeps weights in their scales' law."""
+        """Remove the noise of weights whose prior has no scales; others need it to follow their scales."""
         for slot in self.model.bayesian:
             if slot.prior is not None and not slot.prior.has_scales:
                 slot.of(spread).zero_()
@@ -295,7 +295,7 @@ class Langevin(Trainer[LangevinState]):
     # --- what the state says
 
     def source(self, state: LangevinState) -> Collection:
-        """Return the draws that are kept; as long as none is, the present network."""
+        """Return the stored draws; before the first is stored, the current network."""
         number = int(state.kept.number)
         draws = first(state.kept.draws, number) if number else self.present(state)
         buffers, noise = ({k: v[None] for k, v in tensors.items()} for tensors in (draws.buffers, draws.noise))
@@ -323,18 +323,18 @@ def default_step(settings: Sampling, steps: int) -> float:
 
 
 def split_like(vector: Tensor, parts: Sequence[Tensor]) -> Sequence[Tensor]:
-    """The vector's views of as many entries as the parts have."""
+    """Split a vector into views as long as the given parts."""
     return vector.split([part.numel() for part in parts])
 
 
 def descend(vector: Tensor, gradients: Sequence[Tensor], factor: Tensor) -> None:
-    """vector <- vector - factor * gradient, tensor by tensor: a gradient in one piece would have to be copied."""
+    """Subtract factor * gradient from a vector in place, tensor by tensor, without a copy of the gradients."""
     for part, g, f in zip(split_like(vector, gradients), gradients, split_like(factor, gradients), strict=True):
         part.addcmul_(g, f, value=-1)
 
 
 def metric(squares: Tensor, unit: Tensor, slots: Sequence[Slot]) -> Tensor:
-    """P_j = u_j / sqrt(q_j + mean of q over the tensor)."""
+    """Return the metric P_j = u_j / sqrt(q_j + mean of q over the tensor)."""
     damped = squares.clone()
     for slot in slots:
         own = slot.of(damped)

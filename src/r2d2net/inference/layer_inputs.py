@@ -23,7 +23,7 @@ ON_HIDDEN = re.compile(r"weight_(hh|hr|ih_l[1-9])\w*")
 
 
 class InputAxis(NamedTuple):
-    """A weight tensor and where its inputs are."""
+    """A weight tensor and the axis of its inputs."""
 
     slot: Slot
     axis: int
@@ -35,7 +35,7 @@ class InputAxis(NamedTuple):
         return self.slot.shape[self.axis] * self.groups
 
     def on_weights(self, factor: Tensor) -> Tensor:
-        """Factors of the inputs (draws, units) in a shape that broadcasts to that of weights (draws, *shape)."""
+        """Reshape factors of the inputs, (draws, units), to broadcast to weights, (draws, *shape)."""
         shape = self.slot.shape
         if self.axis == 1:
             factor = factor.unflatten(1, (self.groups, -1))
@@ -45,7 +45,7 @@ class InputAxis(NamedTuple):
 
 
 def input_axes(model: BayesianModel[Any], *, first: bool) -> list[InputAxis]:
-    """The weight tensors with a prior whose inputs are known.
+    """Return the weight tensors with a prior whose input axis is known.
 
     Args:
         model: The model.
@@ -65,7 +65,7 @@ def input_axes(model: BayesianModel[Any], *, first: bool) -> list[InputAxis]:
 
 
 def plain_layers(net: nn.Module) -> dict[str, nn.Module]:
-    """Name of a weight -> the one Linear or Conv layer that holds it."""
+    """Map the names of weights to the single Linear or Conv layer that holds each."""
     single = {name: holders[0] for name, holders in _uses(net).items() if len(holders) == 1}
     return {name: module for name, (module, own) in single.items() if own == "weight" and type(module) in PLAIN}
 
@@ -81,7 +81,7 @@ def _axis_and_groups(module: nn.Module, name: str) -> tuple[int, int] | None:
 
 
 def _uses(net: nn.Module) -> dict[str, list[tuple[nn.Module, str]]]:
-    """Name of a parameter -> the modules that hold it, each with its name there."""
+    """Map the names of parameters to the modules that hold them, each with the parameter's name there."""
     first = {id(parameter): name for name, parameter in net.named_parameters()}
     uses: dict[str, list[tuple[nn.Module, str]]] = {name: [] for name in first.values()}
     for module in net.modules():

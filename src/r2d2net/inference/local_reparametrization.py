@@ -30,7 +30,7 @@ FEW_WEIGHTS = 100_000
 
 
 def is_cheap_for(model: BayesianModel[Any]) -> bool:
-    """Whether all Bayesian weights are of linear layers, and so few that a second product with them costs little."""
+    """Return whether all Bayesian weights belong to linear layers and are few enough for a cheap second product."""
     linear = {
         f"{name}.{own}".lstrip(".")
         for name, module in model.net.named_modules()
@@ -59,7 +59,7 @@ class LocalReparametrization:
 
     @property
     def local(self) -> set[str]:
-        """Names of the parameters whose noise is on activations, as far as passes have told."""
+        """Names of the parameters whose noise is put on activations, according to the passes so far."""
         return {name for layer in self._noisy if not layer.is_drawn for name in layer.names}
 
     def forward(
@@ -71,7 +71,7 @@ class LocalReparametrization:
         x: Any,
         generator: torch.Generator,
     ) -> Tensor:
-        """The output with fresh noise, differentiable in means and scales of the slots; buffers change in place."""
+        """Compute the output with fresh noise, differentiable in means and scales; buffers change in place."""
         generators = [generator, torch.default_generator]  # Dropout layers draw from the global ones
         if self.model.device.type == "cuda":
             generators.append(torch.cuda.default_generators[self.model.device.index])
@@ -105,7 +105,7 @@ class LocalReparametrization:
     def _parameters(
         self, mean: Sequence[Tensor], scale: Sequence[Tensor], fixed: Sequence[Tensor], generator: torch.Generator
     ) -> Tensors:
-        """By name: means and variances where activations are drawn, else a draw of the weights."""
+        """Return by name means and variances where activations are drawn, else a draw of the weights."""
         local = self.local
         named: Tensors = {slot.name: value for slot, value in zip(self.model.fixed, fixed, strict=True)}
         for slot, m, s in zip(self.model.bayesian, mean, scale, strict=True):
@@ -116,12 +116,12 @@ class LocalReparametrization:
         return named
 
     def _mistaken(self) -> list[NoisyLayer]:
-        """Layers that the last pass did not treat as it used them."""
+        """Return the layers whose use in the last pass did not match the treatment of their noise."""
         return [layer for layer in self._noisy if layer.is_drawn != layer.needs_weights]
 
 
 class NoisyLayer(nn.Module):
-    """What makes a Linear or Conv layer's activations carry the noise of its weights, unless these are drawn."""
+    """Mixin that puts the noise of a layer's weights on its activations, unless the weights themselves are drawn."""
 
     names: Collection[str]  # of its Bayesian parameters, in the network
     dtype: torch.dtype
@@ -132,7 +132,7 @@ class NoisyLayer(nn.Module):
 
     @property
     def needs_weights(self) -> bool:
-        """Whether noise on the activations of one call is not all that the pass made of its weights."""
+        """Whether the pass used the weights in other ways than by one call of the layer."""
         return self.calls > 1 or self.is_read
 
     def forward(self, x: Tensor) -> Tensor:
@@ -176,7 +176,7 @@ NOISY = dict(zip(PLAIN, (NoisyLinear, NoisyConv1d, NoisyConv2d, NoisyConv3d), st
 
 
 def made_noisy(layer: Any, names: Collection[str]) -> NoisyLayer:
-    """The layer itself, hooks and all, with noise from now on."""
+    """Turn a layer into a noisy layer in place, keeping its hooks."""
     layer.dtype = layer.weight.dtype
     for name, parameter in list(layer.named_parameters(recurse=False)):
         layer.register_parameter(name + SUFFIX, nn.Parameter(torch.zeros_like(parameter), requires_grad=False))
@@ -192,7 +192,7 @@ def _apply(layer: nn.Module, x: Tensor, weight: Any, bias: Any) -> Tensor:
 
 
 def _now(generators: Iterable[torch.Generator], tensors: Iterable[Tensor]) -> Callable[[], None]:
-    """A function that makes all of them again what they are now."""
+    """Return a function that restores the present values of the tensors."""
     states = [(generator, generator.get_state()) for generator in generators]
     values = [(tensor, tensor.clone()) for tensor in tensors]
 

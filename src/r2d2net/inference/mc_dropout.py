@@ -92,7 +92,7 @@ class Dropout(Point):
     # --- training
 
     def forward(self, parameters: Tensors, buffers: Tensors, x: Any, generator: torch.Generator) -> Tensor:
-        """The output with masks of each row in plain layers, and of the batch in all others."""
+        """Compute the output with one mask for each row in plain layers and one for the batch in all others."""
         named = dict(parameters)
         for weight in self._on_weights:
             mask = weight.on_weights(dropout_mask(self.inflation, self.rate, generator, 1, weight.units))[0]
@@ -105,7 +105,7 @@ class Dropout(Point):
         return output
 
     def _drop_input(self, layer: Any, arguments: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-        """Hook of a plain layer: rows are the first dimension; positions of a row share their mask, as they share W."""
+        """Drop inputs of a plain layer (a hook); positions of a row share their mask, as they share W."""
         x, *others = arguments
         shape = [1] * x.dim()
         channels = x.dim() + 1 - layer.weight.dim()
@@ -116,7 +116,7 @@ class Dropout(Point):
         return x * self._masks[key].to(x.dtype), *others
 
     def refresh_scales(self, state: PointState, generator: torch.Generator) -> None:
-        """Refresh the scales, which know E w^2 = M^2 E z^2, and the penalty's precision, in terms of M."""
+        """Refresh the scales given E w^2 = M^2 E z^2, and the precision of the penalty on M."""
         known = Known(state.mean * self.inflation.sqrt())
         self.scales.refresh(state.scales, state.precision, known, generator)
         state.precision.mul_(self.inflation)
@@ -126,7 +126,7 @@ class Dropout(Point):
 
 
 class DroppedWeights(PointDraw):
-    """Networks of which each has inputs of layers dropped, the same for all rows."""
+    """Networks with randomly dropped inputs of layers, one mask for all rows."""
 
     def __init__(self, model: BayesianModel[Any], state: PointState, dropped: Sequence[InputAxis], rate: float) -> None:
         super().__init__(model, state)

@@ -25,7 +25,7 @@ from r2d2net.model import BayesianModel, Tensors
 
 
 class Piece(NamedTuple):
-    """Some of the weights, all that a step changes of them, and what their gradients are."""
+    """A block of weights: all that a step changes of them, and their gradients."""
 
     scale: Tensor  # s
     mean: Tensor
@@ -40,12 +40,12 @@ class Piece(NamedTuple):
 
     @property
     def mean_moments(self) -> Moments:
-        """Of the means' gradients."""
+        """Adam's moments of the gradients with respect to the means."""
         return Moments(self.mean_first, self.mean_second)
 
     @property
     def rho_moments(self) -> Moments:
-        """Of rho's gradients."""
+        """Adam's moments of the gradients with respect to rho."""
         return Moments(self.rho_first, self.rho_second)
 
 
@@ -110,17 +110,17 @@ SCALED = Form(_scaled_start, _scaled_deviation, _scaled_update)
 
 
 def draw_by(form: Form, scale: Tensor, weights: Tensor, mean: Tensor, rho: Tensor, precision: Tensor) -> None:
-    """w = mu + s e of some weights, in the place of their noise e; s is written to ``scale``."""
+    """Compute w = mu + s e of a block in place of its noise e, and write s to ``scale``."""
     torch.addcmul(mean, weights, form.deviation(scale, rho, precision), out=weights)
 
 
 def in_log_scale(drawn: Tensor, mean: Tensor, gradient: Tensor, room: Tensor | None) -> Tensor:
-    """g (w - mu), the gradient in log s at the draw w, in ``room``."""
+    """Compute g (w - mu), the gradient with respect to log s at a draw w, in the memory ``room``."""
     return torch.sub(drawn, mean, out=room).mul_(gradient)
 
 
 def update_by_numbers(form: Form, piece: Piece, unit: Tensor, numbers: Tensor) -> None:
-    """An update whose numbers, two steps and beta, are a tensor; ``unit`` multiplies the means' step size."""
+    """Update a block with two steps and beta given as one tensor; ``unit`` multiplies the step size of the means."""
     *steps, beta = numbers.unbind()
     t, lr, *corrections = steps[:4]
     form.update(piece, Step(t, lr * unit, *corrections), Step(*steps[4:]), beta)

@@ -43,7 +43,7 @@ class NutsSettings(NamedTuple):
 
 
 class NutsState(NamedTuple):
-    """All that a chain learns; scalars are on the CPU."""
+    """The adaptation of a chain; scalars are on the CPU."""
 
     transitions: Tensor  # so far, int64
     divergences: Tensor  # after the warm-up, int64
@@ -58,7 +58,7 @@ class NutsState(NamedTuple):
 
 
 def start(position: Tensor) -> NutsState:
-    """The state before the first transition, which looks for a step size first."""
+    """Return the state before the first transition, which begins by searching for a step size."""
     whole = torch.zeros((), dtype=torch.int64)
     return NutsState(
         transitions=whole,
@@ -102,7 +102,7 @@ def transition(
 
 
 def require_pyro() -> Any:
-    """Pyro, which only samplers need."""
+    """Raise an error of one line unless Pyro, which only HMC needs, is installed."""
     try:
         import pyro
         import pyro.infer.mcmc
@@ -133,7 +133,7 @@ def _kernel(log_density: LogDensity, position: Tensor, settings: NutsSettings) -
 
 
 def _put(kernel: Any, state: NutsState, settings: NutsSettings) -> None:
-    """Bring a fresh kernel to where the state says the chain stands."""
+    """Restore the state of a chain into a fresh kernel."""
     from pyro.ops.integrator import potential_grad
 
     gradients, energy = potential_grad(kernel.potential_fn, kernel.initial_params)
@@ -158,7 +158,7 @@ def _put(kernel: Any, state: NutsState, settings: NutsSettings) -> None:
 
 
 def _read(kernel: Any, before: NutsState) -> NutsState:
-    """The state of a kernel that has made one transition."""
+    """Return the state of a kernel that has made one transition."""
     adapter = kernel._adapter
     mass, dual = adapter.mass_matrix_adapter, adapter._step_size_adapt_scheme
     welford = mass._adapt_scheme[(SITE,)]

@@ -38,7 +38,7 @@ class PointState(NamedTuple):
 
 
 class Loss(Protocol):
-    """What a step minimises, the prior apart."""
+    """The loss that a step minimises besides the prior's term."""
 
     def __call__(self, output: Tensor, y: Tensor, noise: Noise, t: int) -> Tensor:
         """Return the mean loss of a batch at step t."""
@@ -111,7 +111,7 @@ class Point(Trainer[PointState]):
     def _gradients(
         self, state: PointState, x: Any, y: Tensor, generator: torch.Generator, t: int
     ) -> tuple[Tensor, tuple[Tensor, Tensor, Tensor]]:
-        """The output, and the loss's gradients in weights and fixed parameters, and the loss itself."""
+        """Return the output, the gradients of the loss in weights and deterministic parameters, and the loss."""
         model = self.model
         groups = leaves_of(model.bayesian, state.mean), leaves_of(model.fixed, state.fixed)
         names = [slot.name for slot in (*model.bayesian, *model.fixed)]
@@ -123,7 +123,7 @@ class Point(Trainer[PointState]):
         return output.detach(), (g_mean, g_fixed, loss.detach())
 
     def forward(self, parameters: Tensors, buffers: Tensors, x: Any, generator: torch.Generator) -> Tensor:
-        """The network's output in training."""
+        """Compute the network's output in training mode."""
         self.model.net.train()
         return self.model.call(self.model.net, {**parameters, **buffers}, x)
 
@@ -140,7 +140,7 @@ class Point(Trainer[PointState]):
 
 
 class PointDraw(DrawSource[PointState]):
-    """One network, which is every draw."""
+    """A point mass: every draw is the same network."""
 
     def draws(self, n: int, generator: torch.Generator | None = None, at_once: int | None = None) -> Iterator[Draws]:
         state, size = self.state, n if at_once is None else at_once

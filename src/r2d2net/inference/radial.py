@@ -75,7 +75,7 @@ class RadialNoise:
 
 
 def _entropy(size: int) -> float:
-    """Entropy of radial noise of ``size`` entries, each of variance 1.
+    """Return the entropy of radial noise of ``size`` entries, each of variance 1.
 
     >>> math.isclose(_entropy(1), 0.5 * math.log(2 * math.pi * math.e))  # a single weight's noise is normal
     True

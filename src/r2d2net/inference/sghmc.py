@@ -84,7 +84,7 @@ class Underdamped:
 
 
 def _rotate(w: Tensor, v: Tensor, back: Tensor) -> None:
-    """Half a step of the prior's motion, in place."""
+    """Integrate half a step of the motion under the prior, in place."""
     w.add_(v, alpha=0.25)
     v.addcmul_(w, back, value=-1)
     w.add_(v, alpha=0.25)

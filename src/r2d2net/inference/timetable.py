@@ -51,20 +51,20 @@ class Timetable:
         return round(self.burn_in * self.length)
 
     def explores(self, t: int) -> bool:
-        """Whether step t comes before the draws of its cycle."""
+        """Return whether step t precedes the draws of its cycle."""
         return (t - 1) % self.length < self.exploring
 
     def starts(self, t: int) -> bool:
-        """Whether a phase starts with step t."""
+        """Return whether a phase starts with step t."""
         return (t - 1) % self.length in (0, self.exploring)
 
     def sampled(self, t: int) -> int:
-        """How many of the first t steps do not explore."""
+        """Return how many of the first t steps belong to sampling phases."""
         full, rest = divmod(t, self.length)
         return full * (self.length - self.exploring) + max(0, rest - self.exploring)
 
     def step_size(self, t: int) -> float:
-        """Size of step t as a share of the largest; it rises over the first 5% of a cycle, as far as they explore."""
+        """Return the size of step t as a share of the largest; it rises over the first 5% of a cycle."""
         if not self.exploring:
             return 1.0
         place = (t - 1) % self.length

@@ -65,29 +65,29 @@ RHO_SHARE = 1 / 3  # step size of rho as a share of that of the means
 
 
 class Gradients(NamedTuple):
-    """Those of the loss in mu and log s, in pieces, and in the fixed parameters, and the loss itself."""
+    """Gradients of the loss in means and log deviations (by block) and deterministic parameters, and the loss value."""
 
     mean: Sequence[Tensor]
-    rho: Iterable[Tensor]  # each piece is computed when it is asked for, while the cache holds what it is made of
+    rho: Iterable[Tensor]  # a block is computed when it is needed, while the cache still holds its inputs
     fixed: Tensor
     nll: Tensor
 
     def owned(self) -> Gradients:
-        """The same in tensors that may be changed: autograd gives one to two leaves that are added up."""
+        """Return gradients that may be changed in place: autograd shares a tensor between leaves that are added."""
         return Gradients([g.clone() for g in self.mean], list(self.rho), self.fixed, self.nll)
 
     def add_(self, others: Gradients) -> None:
-        """Add those of another draw."""
+        """Add the gradients of another draw."""
         for mine, theirs in zip(self.tensors(), others.tensors(), strict=True):
             mine.add_(theirs)
 
     def div_(self, draws: int) -> None:
-        """Make sums means."""
+        """Divide sums over draws by their number."""
         for tensor in self.tensors():
             tensor.div_(draws)
 
     def tensors(self) -> list[Tensor]:
-        """All of them."""
+        """Return all tensors."""
         return [*self.mean, *self.rho, self.fixed, self.nll]
 
 
@@ -170,7 +170,7 @@ class MeanField(Trainer[VariationalState]):
     # --- start
 
     def init(self, y: Tensor, generator: torch.Generator, unit: Unit | None = None) -> VariationalState:
-        """The state before the first step; ``y`` are the training targets, standardised by ``unit``."""
+        """Return the state before the first step."""
         model = self.model
         mean, fixed = self.descent.start_weights(generator)
         scales = self.scales.start(generator)  # first, as it needs much room
@@ -189,8 +189,8 @@ class MeanField(Trainer[VariationalState]):
         second = None if self.scales.update.needs_draw else start.square().addcmul_(mean, mean)
         self.scales.refresh(state.scales, state.precision, Known(mean, second), generator, START_SWEEPS)
         del second
-        for rho, *some in zip(*map(self.blocks.of, (state.rho, start, state.precision)), strict=True):
-            rho.copy_(self.family.form.start(*some))
+        for rho, *block in zip(*map(self.blocks.of, (state.rho, start, state.precision)), strict=True):
+            rho.copy_(self.family.form.start(*block))
         return state
 
     # --- one step
@@ -208,7 +208,7 @@ class MeanField(Trainer[VariationalState]):
         return state, info
 
     def sweep(self, state: VariationalState, drawn: Tensor | None, generator: torch.Generator) -> None:
-        """Refresh the scales by what q says of the weights now, or by the step's draw of them."""
+        """Refresh the scales given the moments of q, or given the step's draw of the weights."""
         if self.scales.update.needs_draw:
             known = Known(self.draw(state, generator)[0] if drawn is None else drawn)
         else:
@@ -216,12 +216,12 @@ class MeanField(Trainer[VariationalState]):
         self.scales.refresh(state.scales, state.precision, known, generator)
 
     def draw(self, state: VariationalState, generator: torch.Generator) -> tuple[Tensor, Tensor | None]:
-        """A draw of all weights, and their deviations unless there are very many of them."""
+        """Draw all weights; return them with their deviations, or None for these in very large networks."""
         cut, weights = self.blocks, self.family.noise.draw(self.model, generator)
         scale = torch.empty_like(weights) if self.model.size <= LARGE else None
         rooms = map(torch.empty_like, cut.of(weights)) if scale is None else cut.of(scale)
-        for some in zip(rooms, *map(cut.of, (weights, state.mean, state.rho, state.precision)), strict=True):
-            self.compiled(draw_by)(self.family.form, *some)
+        for block in zip(rooms, *map(cut.of, (weights, state.mean, state.rho, state.precision)), strict=True):
+            self.compiled(draw_by)(self.family.form, *block)
         return weights, scale
 
     def _draw_or_deviation(
@@ -235,7 +235,7 @@ class MeanField(Trainer[VariationalState]):
     def _descend(
         self, state: VariationalState, batch: Batch, generator: torch.Generator, t: int, lr: float, beta: float
     ) -> tuple[Tensor | None, Noise, Tensor]:
-        """A step of q(w): the draw of the weights where a sweep is going to need it, the noise and the loss."""
+        """Take a step of q(w); return the draw of the weights if a sweep needs it, the noise and the loss."""
         settings, likelihood = self.settings, self.model.likelihood
         x, y = batch
         noise = state.noise
@@ -283,8 +283,10 @@ class MeanField(Trainer[VariationalState]):
         *,
         keep: bool = False,
     ) -> tuple[Tensor, Gradients]:
-        """The output and the loss's gradients at a draw of the weights, which they overwrite unless it is to be kept,
-        or, where there is none, at one of the activations."""
+        """Return the output and the gradients at a draw of the weights, or of the activations where there is none.
+
+        The gradients overwrite the draw unless it is to be kept.
+        """
         cut = self.blocks
         in_log: Iterator[Tensor]
         if drawn is None:
@@ -303,7 +305,7 @@ class MeanField(Trainer[VariationalState]):
     def _backward(
         self, state: VariationalState, vectors: tuple[Tensor, ...], x: Any, y: Tensor, generator: torch.Generator
     ) -> tuple[Tensor, Tensor, list[list[Tensor]]]:
-        """Output and loss at drawn weights, or at mean and deviation, and the gradients in these and what is fixed."""
+        """Return output, loss and gradients at drawn weights, or at means and deviations of drawn activations."""
         model = self.model
         leaves = [leaves_of(model.bayesian, vector) for vector in vectors]
         fixed = leaves_of(model.fixed, state.fixed)
@@ -321,16 +323,16 @@ class MeanField(Trainer[VariationalState]):
         return output.detach(), loss.detach(), gradients_of(loss, [*leaves, fixed])
 
     def compiled(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """The function, fused where that is asked for."""
+        """Return the function, compiled if the settings say so."""
         return fused(function) if self.settings.compile else function
 
     def rho_rate(self, lr: float) -> float:
-        """Step size of rho where that of the means is ``lr``."""
+        """Return the step size of rho, given ``lr``, that of the means."""
         settings = self.settings
         return lr * (self.rho_share if settings.lr_rho is None else settings.lr_rho / self.descent.largest_step)
 
     def temperature(self, t: int) -> float:
-        """Weight of the KL at step t."""
+        """Return the weight of the KL at step t."""
         assert self.warm_up is not None
         rising = min(1.0, t / (self.warm_up * self.descent.steps)) if self.warm_up > 0 else 1.0
         return self.settings.temperature * rising

@@ -32,23 +32,23 @@ Prepare = Callable[[Batch], Batch]
 
 
 class Batches(Protocol):
-    """Training data, an epoch at a time."""
+    """Training data as an iterator of batches for every epoch."""
 
     @property
     def n(self) -> int: ...
 
     def epoch(self, number: int, skip: int = 0) -> Iterator[Batch]:
-        """The batches of an epoch, without its first ``skip``."""
+        """Yield the batches of an epoch except for the first ``skip``."""
 
     def per_epoch(self) -> int: ...
 
     def with_seed(self, seed: int) -> Batches:
-        """The same data in the order of another seed."""
+        """Return the same data in the order of another seed."""
 
 
 @dataclass(frozen=True)
 class TensorBatches:
-    """Whole tensors, shuffled anew every epoch; a last partial batch is dropped unless it is the only one."""
+    """Tensors, shuffled anew every epoch; a last partial batch is dropped unless it is the only batch."""
 
     x: Any
     y: Tensor
@@ -74,7 +74,7 @@ class TensorBatches:
 
 @dataclass(frozen=True)
 class DatasetBatches:
-    """A map-style dataset, read item by item in our own order."""
+    """A map-style dataset, read item by item in an order that depends on seed and epoch."""
 
     dataset: Dataset[Any]
     size: int
@@ -141,7 +141,7 @@ class LoaderBatches:
             self._compare(rows, largest)
 
     def _compare(self, rows: int, largest: int) -> None:
-        """Warn if an epoch had other than n rows; a stream without end is cut at the end of a batch, though."""
+        """Warn if the number of rows of an epoch was not n, except for an endless stream, which ends with a batch."""
         cut = _cut(self.loader)
         dropped = largest - 1 if cut is None or cut.drop_last else 0
         if not self.n - dropped <= rows < self.n + largest:
@@ -150,7 +150,7 @@ class LoaderBatches:
 
 
 def _cut(loader: DataLoader[Any]) -> BatchSampler | None:
-    """What cuts a loader's rows into batches, where that is torch's own; a dataset may also give whole batches."""
+    """Return torch's batch sampler of a loader, or None where the dataset yields whole batches."""
     samplers = (loader.batch_sampler, loader.sampler)
     return next((sampler for sampler in samplers if isinstance(sampler, BatchSampler)), None)
 
@@ -163,12 +163,12 @@ class Arrays(NamedTuple):
 
 
 def permutation(n: int, seed: int, epoch: int) -> Tensor:
-    """The order of an epoch: a function of (seed, epoch)."""
+    """Return the order of the rows in an epoch, a function of (seed, epoch)."""
     return torch.randperm(n, generator=torch.Generator().manual_seed(mix(seed, epoch)))
 
 
 def mix(seed: int, number: int) -> int:
-    """A seed for one part of a run, unrelated to its neighbours' (SplitMix64)."""
+    """Derive the seed of one part of a run, unrelated to the seeds of its neighbours (SplitMix64)."""
     z = (seed * 0x9E3779B97F4A7C15 + (number + 1) * 0xBF58476D1CE4E5B9) & 0xFFFFFFFFFFFFFFFF
     z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) & 0xFFFFFFFFFFFFFFFF
     z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & 0xFFFFFFFFFFFFFFFF
@@ -176,7 +176,7 @@ def mix(seed: int, number: int) -> int:
 
 
 def as_arrays(data: Any, device: torch.device, dtype: torch.dtype) -> Arrays:
-    """(x, y) as tensors on the model's device, floating inputs in its dtype, finite and of one length."""
+    """Convert (x, y) to finite tensors of equal length on the model's device, floating inputs in its dtype."""
     x, y = pair(data)
     several = isinstance(x, tuple) or (isinstance(x, list) and all(isinstance(p, (Tensor, np.ndarray)) for p in x))
     x = tuple(_tensor(part, "x", device, dtype) for part in x) if several else _tensor(x, "x", device, dtype)
@@ -202,12 +202,12 @@ def pair(batch: Any) -> tuple[Any, Any]:
 
 
 def take(x: Any, rows: Tensor | slice) -> Any:
-    """The same rows of every input."""
+    """Select the same rows of every input."""
     return tuple(part[rows] for part in x) if isinstance(x, tuple) else x[rows]
 
 
 def joined(batches: Iterable[Batch]) -> Iterator[Batch]:
-    """The batches, of which those of one row have joined the one before."""
+    """Yield the batches; a batch of one row joins the batch before it."""
     last: Batch | None = None
     for batch in batches:
         if last is not None and len(batch[1]) == 1:
@@ -225,7 +225,7 @@ def _end_to_end(x: Any, more: Any) -> Any:
 
 
 def rows_of(data: Any, given: int | None) -> int:
-    """The number of training rows of a Dataset or DataLoader: counted or asked for, never guessed."""
+    """Return the number of training rows of a Dataset or DataLoader, which must be known or given."""
     if given is not None:
         require_whole("n", given)
     if not isinstance(data, DataLoader) and isinstance(data, IterableDataset):
@@ -250,7 +250,7 @@ def rows_of(data: Any, given: int | None) -> int:
 
 
 def default_batch_size(n: int) -> int:
-    """All rows up to 128, then about sqrt(n) steps an epoch, at most 1024."""
+    """Return all rows up to 128, then a size of about sqrt(n) steps in an epoch, at most 1024."""
     return n if n <= 128 else min(1024, max(128, 2 ** round(math.log2(n / 32))))
 
 

@@ -28,7 +28,7 @@ STEP = 2.0  # of log m, in a first search: the sum of the two terms may have two
 
 
 def noise_factor(predicted: Regression, y: Tensor) -> float:
-    """By what the noise variance of a prediction is to be multiplied."""
+    """Return the factor m by which the noise variance of a prediction should be multiplied."""
 
     def loss(log_m: float) -> float:
         scaled = replace(predicted, noise_variance=predicted.noise_variance * math.exp(log_m))

@@ -125,7 +125,7 @@ def fit(
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
-    """What `fit` is to do; the fields are its arguments."""
+    """The arguments of `fit`, checked together."""
 
     model: BayesianModel[Any]
     method: Method
@@ -146,13 +146,13 @@ class Request:
 
     @property
     def folder(self) -> Path | None:
-        """Where the run is kept; None where it is not."""
+        """The folder of the run; None if nothing is written."""
         place = self.checkpoint_to if self.resume is None else self.resume
         return None if place is None else Path(place)
 
     @property
     def resumes(self) -> bool:
-        """Whether the run goes on from what its folder holds."""
+        """Whether the run continues from the checkpoint in its folder."""
         return self.resume is not None
 
     def models(self) -> dict[str, BayesianModel[Any]]:

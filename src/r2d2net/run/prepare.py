@@ -99,7 +99,7 @@ def _prepare_stream(
     validation: float | tuple[Any, Any] | None,
     n: int | None,
 ) -> Prepared:
-    """A Dataset or DataLoader: nothing is standardised, since the data may change from epoch to epoch."""
+    """Prepare a Dataset or DataLoader; nothing is standardised, since the data may change from epoch to epoch."""
     if isinstance(validation, (int, float)):
         problem = ": a Dataset or DataLoader cannot be split"
         raise ParameterError(problem, argument="validation", value=validation, fix="give (x, y)")
@@ -141,7 +141,7 @@ def _prepare_stream(
 
 
 def needs_rows(model: BayesianModel[Any], x: Any) -> bool:
-    """Whether the network cannot be trained by one row, which ``x`` is: BatchNorm finds no variance in it."""
+    """Return whether training fails on ``x``, a single row, in which BatchNorm finds no variance."""
     if not any(isinstance(module, nn.modules.batchnorm._BatchNorm) for module in model.net.modules()):
         return False
     weights, fixed = model.own_weights()
@@ -165,13 +165,13 @@ def _too_few(batch_size: int | None, rows: int) -> R2D2NetError:
 
 
 def _own_copy(held: Batch) -> Batch:
-    """Validation rows in memory of our own: products of memory that is aligned otherwise may round otherwise."""
+    """Copy validation rows: the rounding of matrix products depends on the alignment of memory."""
     x, y = held
     return (tuple(part.clone() for part in x) if isinstance(x, tuple) else x.clone()), y.clone()
 
 
 def _target(model: BayesianModel[Any], y: Tensor) -> Tensor:
-    """Targets as the likelihood reads them, floating ones in the model's dtype."""
+    """Convert targets to the likelihood's form, floating ones to the model's dtype."""
     target = model.likelihood.target(y)
     if model.likelihood.standardizes and len(target):
         low, high = math.sqrt(torch.finfo(model.dtype).tiny) * 1e3, math.sqrt(torch.finfo(model.dtype).max) / 1e3
@@ -183,7 +183,7 @@ def _target(model: BayesianModel[Any], y: Tensor) -> Tensor:
 
 
 def _try_forward(model: BayesianModel[Any], batch: Batch, y: Tensor, own: Tensor) -> int:
-    """One forward pass before training, so that shapes are judged at once; returns the width of the output.
+    """Make a forward pass before training, so that wrong shapes are refused at once; return the width of the output.
 
     ``y`` are the targets as the network sees them, ``own`` in the user's units.
     """

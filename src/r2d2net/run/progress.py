@@ -12,13 +12,13 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 
 class Report(Protocol):
-    """Called after every epoch with the numbers of its history entry."""
+    """A function called after every epoch with its history entry."""
 
     def __call__(self, entry: dict[str, float]) -> None: ...
 
 
 def terminal() -> Console:
-    """Standard error; it says whether that is a terminal."""
+    """Return a console on standard error that knows whether it is a terminal."""
     return Console(stderr=True, force_terminal=sys.stderr.isatty())
 
 
@@ -47,7 +47,7 @@ def progress(epochs: int, done: int) -> Iterator[Report]:
 
 
 def lines(*, verbose: bool) -> Callable[[str], None]:
-    """Prints a line; silent unless ``verbose`` and standard error is a terminal."""
+    """Return a function that prints a line; it is silent unless ``verbose`` and standard error is a terminal."""
     console = terminal()
     if not (verbose and console.is_terminal):
         return lambda line: None

@@ -30,7 +30,7 @@ def store(folder: Path, run: Progressing, generator: torch.Generator, settings: 
 
 
 def restore(folder: Path, run: Progressing, generator: torch.Generator, settings: dict[str, Any]) -> None:
-    """Put the run and the generator where the checkpoint says they stood."""
+    """Restore the run and its generator from the checkpoint."""
     path = folder / INTERRUPTED
     with reading(path):
         tensors, header = checkpoint.read(path)
@@ -62,7 +62,7 @@ def require_same(path: Path, saved: Any, now: Any) -> None:
 
 
 def difference(saved: Any, now: Any, name: str = "") -> str | None:
-    """The first difference between two trees of settings, in words; the order of keys counts.
+    """Describe the first difference between two trees of settings; the order of keys matters.
 
     >>> difference({"seed": 1, "lr": {"mean": 0.1}}, {"seed": 1, "lr": {"mean": 0.2}})
     'it has lr.mean=0.1, here lr.mean=0.2'

@@ -85,7 +85,7 @@ def clear(folder: Path) -> None:
 
 
 class Outcome(NamedTuple):
-    """How a run ended: its score if it was compared, or why it failed."""
+    """The end of a run: its score if it was compared, or the reason of its failure."""
 
     score: float | None
     failure: DivergenceError | None
@@ -154,7 +154,7 @@ def _entry(plan: Plan, outcome: Outcome) -> dict[str, Any]:
 
 
 def _told(which: str, outcome: Outcome) -> DivergenceError:
-    """The failure of a run as that of them all, beginning with the run it was."""
+    """Return the failure of one run as an error of all, beginning with the number of the run."""
     assert outcome.failure is not None
     problem = outcome.failure.problem
     parts = (problem,) if isinstance(problem, str) else problem
@@ -162,7 +162,7 @@ def _told(which: str, outcome: Outcome) -> DivergenceError:
 
 
 def _outcomes(plans: Sequence[Plan], folders: Sequence[Path], jobs: int | None) -> Iterator[tuple[int, Outcome]]:
-    """The number of each run and its outcome, as they come to their ends."""
+    """Yield the number and outcome of each run as it ends."""
     on_cpu = plans[0].model.device.type == "cpu"
     workers = min(len(plans), joblib.cpu_count() if jobs is None else jobs) if on_cpu else 1
     if workers == 1 or not _can_be_sent(plans[0], jobs):
@@ -176,7 +176,7 @@ def _outcomes(plans: Sequence[Plan], folders: Sequence[Path], jobs: int | None) 
 
 
 def _can_be_sent(plan: Plan, jobs: int | None) -> bool:
-    """Whether other processes can be given the plan; if not, and processes were asked for, an error."""
+    """Return whether a plan can be sent to other processes; if not, explicit ``jobs`` are an error."""
     try:
         cloudpickle.dumps(plan)  # as joblib will
     except Exception as error:  # objects of the user's may fail to pickle in any way
@@ -189,7 +189,7 @@ def _can_be_sent(plan: Plan, jobs: int | None) -> bool:
 
 
 def _work(index: int, plan: Plan, folder: Path, parent: int) -> tuple[int, Outcome]:
-    """One run in a process of its own."""
+    """Carry out a run in a worker process."""
     end_with(parent)
     return index, _run(plan, folder)
 

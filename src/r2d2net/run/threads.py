@@ -10,7 +10,7 @@ import torch
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Use one thread and give the caller's number back.
+    """Use one thread, and restore the caller's number of threads afterwards.
 
     The number of threads decides how sums are cut and so their last bits; and networks of a few layers gain nothing by
     more of them, but lose much where the cores are busy.

@@ -42,7 +42,7 @@ RESTART = -(1 << 62)  # the seeds of restarts, far from the numbers of epochs an
 
 @dataclass(frozen=True)
 class Plan:
-    """All that decides a run's outcome, and how often it is kept on disk."""
+    """Everything that determines the outcome of a run, and how often it is written to disk."""
 
     model: BayesianModel[Any]
     method: Method
@@ -81,7 +81,7 @@ class Plan:
 
 @dataclass
 class Progressing:
-    """Where a run stands between two batches."""
+    """The progress of a run between two batches."""
 
     state: Any
     epoch: int = 0
@@ -154,7 +154,7 @@ def validation_score(source: DrawSource[Any], prepared: Prepared, draws: int, sc
 
 
 def with_noise_of_validation(source: DrawSource[Any], prepared: Prepared) -> DrawSource[Any]:
-    """Return the source with the noise variance that the validation rows tell, if there are any and noise is learnt."""
+    """Return the source with its learnt noise variance corrected by the validation rows, if there are any."""
     if prepared.validation is None or not source.model.likelihood.learns_noise or source.draws_noise:
         return source
     predicted, target = _predict_validation(source, prepared, FINAL_DRAWS)
@@ -241,7 +241,7 @@ def _close_epoch(
 
 
 def _require_finite(run: Progressing, trainer: Trainer[Any], nll: float = 0.0) -> None:
-    """A state that is not finite is an error before it can replace a good checkpoint."""
+    """Raise a `DivergenceError` if the state is not finite, before it can replace a good checkpoint."""
     bad = {
         name
         for name, tensor in flatten(run.state).items()
