@@ -29,9 +29,13 @@ Values = NDArray[np.float64]
 
 
 def cell_texts(column: pd.Series) -> np.ndarray:
-    """Return the texts of the cells without surrounding blanks, and None for missing or blank cells.
+    """Return the texts of the cells without surrounding blanks.
 
-    Whole numbers have no decimals, so that 1 and 1.0 are one category.
+    Args:
+        column: A column of any type. Whole numbers have no decimals, so that 1 and 1.0 are one category.
+
+    Returns:
+        Texts, and None for missing or blank cells.
     """
     import pandas as pd
 
@@ -89,7 +93,15 @@ def parse_numbers(texts: np.ndarray, number_format: str) -> Values:
 
 
 def parse_days(texts: np.ndarray, date_format: str) -> Values:
-    """Read texts as days since 1970; NaN where a cell is not written in the format ("" is ISO 8601)."""
+    """Read texts as dates.
+
+    Args:
+        texts: Texts, or None for missing cells.
+        date_format: A format of strptime; "" for ISO 8601.
+
+    Returns:
+        Days since 1970; NaN where a cell is not written so.
+    """
     import pandas as pd
 
     return days_since_1970(pd.to_datetime(texts, format=date_format or "ISO8601", errors="coerce", utc=True))

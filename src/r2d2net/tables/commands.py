@@ -117,7 +117,7 @@ def fit(
 
 
 def _show_fit(folder: Path, *, json: bool, quiet: bool, worked: bool = True) -> None:
-    """The results in a run's folder; ``worked`` says whether they have just come there."""
+    """Show the results in a run's folder; ``worked`` says whether they have just come there."""
     from r2d2net.tables import run_folder, terminal_output
     from r2d2net.tables.inspecting import relevance_of_run
     from r2d2net.tables.prediction_task import Task
@@ -177,7 +177,7 @@ def predict(
         visible = console.is_terminal and not quiet
         if not visible:
             status.stop()
-        predicted = predict_file(
+        summary = predict_file(
             fitted,
             data,
             out,
@@ -190,15 +190,15 @@ def predict(
             progress=lambda rows: status.update(f"predicted {counted(rows, 'row')}"),
         )
     say = terminal_output.note_printer(quiet)
-    for note in predicted.notes:
+    for note in summary.notes:
         say(note)
-    flagged = _share(predicted.unlike / predicted.rows, fitted.novelty.expected)
-    rows = counted(predicted.rows, "row")
-    say(f"{rows} predicted; {predicted.unlike:,} flagged as unlike the training rows ({flagged})")
+    flagged = _share(summary.unlike / summary.rows, fitted.novelty.expected)
+    rows = counted(summary.rows, "row")
+    say(f"{rows} predicted; {summary.unlike:,} flagged as unlike the training rows ({flagged})")
     if out is not None:
         if json:
-            summary = {"rows": predicted.rows, "unlike": predicted.unlike, "filled": predicted.filled}
-            terminal_output.show_json({**summary, "notes": predicted.notes, "output": str(out)})
+            counts = {"rows": summary.rows, "unlike": summary.unlike, "filled": summary.filled}
+            terminal_output.show_json({**counts, "notes": summary.notes, "output": str(out)})
         elif not quiet:
             typer.echo(f"wrote {out}")
 
@@ -256,12 +256,12 @@ def inspect(
     from r2d2net.tables.run_folder import load_run
 
     _require(None, None, seed)
-    inspection = inspect_run(load_run(run), seed)
+    content = inspect_run(load_run(run), seed)
     if json:
-        terminal_output.show_json(inspection)
+        terminal_output.show_json(content)
     elif not quiet:
-        terminal_output.show_inspection(inspection)
-        terminal_output.show_inputs(inspection["inputs"], most)
+        terminal_output.show_inspection(content)
+        terminal_output.show_inputs(content["inputs"], most)
 
 
 def _require(level: float | None, draws: int | None, seed: int | None) -> None:

@@ -43,10 +43,8 @@ def detect_date_formats(column: RawColumn) -> CandidateFormats | None:
     groups: dict[str, list[str]] = {}
     for date_format in FORMATS:
         groups.setdefault(FIRST[date_format[1]], []).append(date_format)
-    best_readings = {
-        name: best_reading(texts, formats, _looks_like(sample), cells.days) for name, formats in groups.items()
-    }
-    readings = {name: reading for name, reading in best_readings.items() if reading is not None}
+    best = {name: best_reading(texts, formats, _looks_like(sample), cells.days) for name, formats in groups.items()}
+    readings = {name: reading for name, reading in best.items() if reading is not None}
     if not readings:
         return None
     return CandidateFormats(cells, readings, settled_reading(readings), parse_days, _rivals)

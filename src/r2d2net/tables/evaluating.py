@@ -24,7 +24,21 @@ SEEN = "its rows include those that the model was trained on, so new rows may be
 def evaluate_file(
     run: FittedRun, data: Path, *, level: float | None = None, draws: int | None = None, seed: int | None = None
 ) -> tuple[dict[str, Any], list[str]]:
-    """Metrics of all rows of a file that have a target, and what the user should know of them."""
+    """Measure the predictions of all rows of a file that have a target.
+
+    Args:
+        run: A finished run.
+        data: CSV or Parquet file with the columns of the training table and the target.
+        level: Level of the intervals; by default the run's.
+        draws: Networks drawn from the posterior; by default the run's number.
+        seed: Seed of the draws; by default the run's.
+
+    Returns:
+        The metrics, ready for JSON, and notes for the user.
+
+    Raises:
+        DataError: The file lacks columns, or is written otherwise than the training table.
+    """
     require_no_spreadsheet(data)
     task, scored = run.task, Scored(run.task)
     interval = run.settings.level if level is None else level

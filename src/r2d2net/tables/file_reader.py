@@ -12,6 +12,7 @@ import hashlib
 import re
 import warnings
 import zlib
+from collections import Counter
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from functools import lru_cache
@@ -41,7 +42,7 @@ HINT = "pip install 'r2d2net[parquet]', or use CSV"
 
 
 def is_parquet(path: Path) -> bool:
-    """Whether a file's name says that it is Parquet; all other files are taken for CSV."""
+    """Return whether a file's name says that it is Parquet; all other files are taken for CSV."""
     return path.suffix.lower() in PARQUET
 
 
@@ -52,7 +53,17 @@ def require_parquet(path: Path) -> None:
 
 
 def read_table(path: Path) -> pd.DataFrame:
-    """All rows of a file."""
+    """Read all rows of a file.
+
+    Args:
+        path: CSV or Parquet file.
+
+    Returns:
+        A data frame; the cells of a CSV file are texts.
+
+    Raises:
+        DataError: The file cannot be read as a table.
+    """
     import pandas as pd
 
     blocks = list(read_blocks(path, BLOCK_ROWS))
@@ -60,7 +71,18 @@ def read_table(path: Path) -> pd.DataFrame:
 
 
 def read_blocks(path: Path, rows: int) -> Iterator[pd.DataFrame]:
-    """The rows of a file, so many at a time; at least one block, which has no rows where the file has none."""
+    """Read the rows of a file, so many at a time.
+
+    Args:
+        path: CSV or Parquet file.
+        rows: Largest number of rows of a block.
+
+    Yields:
+        At least one block, which has no rows where the file has none.
+
+    Raises:
+        DataError: The file cannot be read as a table.
+    """
     _require_file(path)
     require_parquet(path)
     with _one_line(path):
@@ -68,13 +90,13 @@ def read_blocks(path: Path, rows: int) -> Iterator[pd.DataFrame]:
 
 
 def separator_of(path: Path) -> str:
-    """What separates the fields of a CSV file; "" for Parquet."""
+    """Return the sign that separates the fields of a CSV file; "" for Parquet."""
     with _one_line(path):
         return "" if is_parquet(path) else _separator(path)
 
 
 def encoding_note(path: Path) -> list[str]:
-    """What is said of a CSV file that is no Unicode text."""
+    """Return a note for the user if a CSV file is no Unicode text, else no note."""
     if is_parquet(path) or _encoding(path) != WINDOWS:
         return []
     return [
@@ -83,7 +105,7 @@ def encoding_note(path: Path) -> list[str]:
 
 
 def digest(path: Path) -> str:
-    """SHA-256 of a file's bytes."""
+    """Return the SHA-256 digest of a file's bytes."""
     _require_file(path)
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
@@ -115,13 +137,13 @@ def _options(path: Path, separator: str) -> dict[str, Any]:
 
 
 def _encoding(path: Path) -> str:
-    """UTF-8, unless the file begins with the mark of UTF-16, as spreadsheets' "Unicode text" does, or is cp1252."""
+    """Return UTF-8, unless the file has the mark of UTF-16, as "Unicode text" of spreadsheets has, or is cp1252."""
     stat = path.stat()
-    return _found_encoding(path, stat.st_size, stat.st_mtime_ns)
+    return _detect_encoding(path, stat.st_size, stat.st_mtime_ns)
 
 
 @lru_cache(maxsize=16)  # a file is opened several times, and the whole of it tells
-def _found_encoding(path: Path, size: int, changed: int) -> str:
+def _detect_encoding(path: Path, size: int, changed: int) -> str:
     unicode = codecs.getincrementaldecoder("utf-8")()
     with open(path, "rb") as file:
         if file.read(2) in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
@@ -138,12 +160,12 @@ def _found_encoding(path: Path, size: int, changed: int) -> str:
 
 
 def _is_windows(piece: bytes) -> bool:
-    """Whether bytes may be text as Excel writes it on Windows: no damaged UTF-8, and no packed or other file."""
+    """Return whether bytes may be text as Excel writes it on Windows: no damaged UTF-8, and no packed or other file."""
     return CONTROL.search(piece) is None and UTF8.search(piece) is None
 
 
 def _header(path: Path) -> tuple[str, list[str]]:
-    """What separates the fields, and the names of the columns."""
+    """Return the separator of the fields, and the names of the columns."""
     import pandas as pd
 
     separator = _separator(path)
@@ -153,7 +175,7 @@ def _header(path: Path) -> tuple[str, list[str]]:
 
 
 def _separator(path: Path) -> str:
-    """The separator that cuts the header and the first rows into equally many fields.
+    """Return the separator that cuts the header and the first rows into equally many fields.
 
     Where that is so of several, commas come last: names and numbers have them, too. Where it is so of none, it is the
     one that most rows agree with, then the one that cuts the header into most names.
@@ -171,7 +193,7 @@ def _separator(path: Path) -> str:
 
 
 def _widths(lines: list[str], separator: str) -> list[int]:
-    """How many fields the header and the first rows have; at least that of the header."""
+    """Return the numbers of fields of the header and the first rows; at least that of the header."""
     records = [len(record) for record in csv.reader(lines, delimiter=separator, skipinitialspace=True)]
     whole = records if len(lines) < LINES else records[:-1]  # a quoted field may have been cut
     return whole or [1]
@@ -254,7 +276,7 @@ def _parquet_blocks(path: Path, rows: int) -> Iterator[pd.DataFrame]:
 
 
 def stored_types(path: Path) -> dict[str, Any]:
-    """The types of a Parquet file's columns; none of a CSV file, whose cells are texts."""
+    """Return the types of a Parquet file's columns; none of a CSV file, whose cells are texts."""
     if not is_parquet(path):
         return {}
     from pyarrow.parquet import read_schema
@@ -265,10 +287,10 @@ def stored_types(path: Path) -> dict[str, Any]:
 
 
 def _distinct(path: Path, names: list[str]) -> list[str]:
-    twice = list(dict.fromkeys(name for name in names if names.count(name) > 1)) if len(set(names)) < len(names) else []
-    if twice:
+    repeated = [name for name, count in Counter(names).items() if count > 1]
+    if repeated:
         fix = f"its first line looks like data: {FIX}" if are_data(names) else "rename them"
-        raise DataError(f"has several columns called {quoted_names(twice)}", value=path, fix=fix)
+        raise DataError(f"has several columns called {quoted_names(repeated)}", value=path, fix=fix)
     return names
 
 
@@ -280,7 +302,7 @@ def _require_file(path: Path) -> None:
 
 @contextmanager
 def _one_line(path: Path) -> Iterator[None]:
-    """Whatever a parser raises as one line that names the file."""
+    """Turn whatever a parser raises into one line that names the file."""
     try:
         yield
     except DataError:

@@ -50,7 +50,20 @@ AFTER_DIVERGENCE = (
 
 
 def fit_table(data: Path, folder: Path, settings: Settings, *, overwrite: bool, verbose: bool, say: Say) -> None:
-    """Fit to a file and write the run folder; ``say`` is given a line for each thing the user should know."""
+    """Fit a network to a file and write the run folder.
+
+    Args:
+        data: CSV or Parquet file.
+        folder: The run folder, new or empty unless ``overwrite``.
+        settings: All that decides the fit besides the table.
+        overwrite: Whether a run in the folder is replaced.
+        verbose: Whether progress is shown.
+        say: Is given a line for each thing the user should know.
+
+    Raises:
+        DataError: The file cannot be used.
+        ParameterError: Settings do not suit the file or each other.
+    """
     run_folder.require_new(folder, overwrite=overwrite)
     require_no_spreadsheet(data)
     table = read_training_table(data, settings)
@@ -81,9 +94,19 @@ def fit_table(data: Path, folder: Path, settings: Settings, *, overwrite: bool, 
 
 
 def resume_table(folder: Path, data: Path | None, *, verbose: bool, say: Say) -> bool:
-    """Go on with an interrupted run; the file must be the one it began with, wherever it lies now.
+    """Go on with an interrupted run.
 
-    Returns whether anything was left to do.
+    Args:
+        folder: The run folder.
+        data: The file that the run began with, if it lies elsewhere now.
+        verbose: Whether progress is shown.
+        say: Is given a line for each thing the user should know.
+
+    Returns:
+        Whether anything was left to do.
+
+    Raises:
+        CheckpointError: The file is another one, or the run is of another version.
     """
     content = run_folder.read_run(folder)
     if content["state"] == "finished":
@@ -106,7 +129,7 @@ def resume_table(folder: Path, data: Path | None, *, verbose: bool, say: Say) ->
 
 @contextmanager
 def _going_on(folder: Path) -> Iterator[None]:
-    """Say how to go on after an interruption or with a full disk, which leave what is trained, or otherwise."""
+    """Tell the user how to continue after an interruption or a full disk, and what to change after a divergence."""
     how = f"go on by `r2d2net fit --resume {folder}`"
     try:
         yield
@@ -173,7 +196,7 @@ def _opening(content: dict[str, Any], table: TrainingTable) -> list[str]:
 
 
 def _too_few(table: TrainingTable) -> list[str]:
-    """What rows are unlike few rows cannot tell (see `novelty`)."""
+    """Return a note if there are too few training rows to tell which rows are unlike them (see `novelty`)."""
     rows = counted(len(table.x), "row")
     few = f"too few training rows to flag any row as unlike them by its distance: {rows}, it takes {FEWEST}"
     return [few] if len(table.x) < FEWEST else []
@@ -204,9 +227,17 @@ def relevance_of(
     settings: Settings,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> list[dict[str, Any]]:
-    """The columns of the table by rank: those that the network keeps first, then by importance.
+    """Rank the columns of the table: those that the network keeps first, then by importance.
 
-    See `r2d2net.shrinkage.input_relevance`.
+    Args:
+        posterior: The fitted network.
+        x: Encoded training rows.
+        columns: Which inputs belong to which column.
+        settings: The settings of the fit.
+        progress: Is given how many columns are done, of how many.
+
+    Returns:
+        One entry for each column, ready for JSON (see `r2d2net.shrinkage.input_relevance`).
     """
     rows = np.random.default_rng(settings.seed).permutation(len(x))[:RELEVANCE_ROWS]
     draws = min(RELEVANCE_DRAWS, settings.draws)
@@ -227,7 +258,11 @@ def relevance_of(
 
 
 def learning_curve(posterior: Posterior) -> list[dict[str, float]]:
-    """The history of the fit; the training rows' negative log likelihood in the user's units, as validation's is."""
+    """Return the history of the fit, with the training rows' negative log likelihood in the user's units.
+
+    Args:
+        posterior: The fitted network.
+    """
     shift = float(posterior.units.y.scale.log().sum()) if posterior.model.likelihood.standardizes else 0.0
     return [
         {name: value + shift if name == "nll" else value for name, value in entry.items() if math.isfinite(value)}

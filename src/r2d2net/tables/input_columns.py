@@ -55,13 +55,26 @@ class Columns:
 
     @property
     def groups(self) -> list[list[int]]:
-        """Which inputs of the network belong to each column."""
+        """The inputs of the network that belong to each column."""
         ends = np.cumsum([0, *(len(column.inputs) for column in self.used)]).tolist()
         return [list(range(start, end)) for start, end in pairwise(ends)]
 
     def match(self, names: list[str], where: str, target: str | None = None) -> list[str]:
-        """Refuse a table that lacks columns; names of columns that the model has never seen."""
-        lacking = [name for name in self.names if name not in names]
+        """Check that a table has the columns of the model.
+
+        Args:
+            names: The columns of the table.
+            where: The name of its file, for errors.
+            target: The target, which is no input.
+
+        Returns:
+            Names of columns that the model has never seen.
+
+        Raises:
+            DataError: Columns are lacking.
+        """
+        there = set(names)
+        lacking = [name for name in self.names if name not in there]
         if lacking:
             alike = {name.lower(): name for name in names}
             near = [alike[name.lower()] for name in lacking if name.lower() in alike]
@@ -69,10 +82,19 @@ class Columns:
             if are_data(names):
                 hint, fix = f", and its first line looks like data ({quoted_names(names, 3)})", FIX
             raise DataError(f"lacks the columns {quoted_names(lacking, 20)}{hint}", value=Shown(where), fix=fix)
-        return [name for name in names if name not in {*self.names, *self.left_out, target}]
+        known = {*self.names, *self.left_out, target}
+        return [name for name in names if name not in known]
 
     def encode(self, table: pd.DataFrame, counts: Counts | None = None) -> Encoded:
-        """Rows as inputs of the network; adds to ``counts`` what was missing, unreadable or unseen."""
+        """Encode rows as inputs of the network.
+
+        Args:
+            table: The rows.
+            counts: Counts of missing, unreadable and unseen cells, to which those of the table are added.
+
+        Returns:
+            The inputs, and which rows have cells that training rows did not have.
+        """
         kept: Counts = Counter() if counts is None else counts
         return Encoded.beside([column.encode(table[column.name], kept) for column in self.used])
 
@@ -82,6 +104,14 @@ class Columns:
         Written otherwise is what would not have been read as numbers or dates in training: less than nine tenths of
         the filled cells can be, or less than half where training rows had unreadable cells, too. Of a category it is
         cells without one of its levels, unless nearly all training rows were of rare levels themselves.
+
+        Args:
+            counts: The counts of all rows (see `encode`).
+            rows: The number of rows.
+            where: The name of the file.
+
+        Raises:
+            DataError: There is such a column.
         """
         for column in self.used if rows >= WHOLE_COLUMN else ():
             missing, unreadable = counts[column.name, "missing"], counts[column.name, "unreadable"]
@@ -102,13 +132,20 @@ class Columns:
                 _require_levels(column, counts, where)
 
     def plain(self) -> dict[str, Any]:
-        """For JSON."""
+        """Return the columns as plain values for JSON."""
         used = [asdict(column) for column in self.used]
         return {"used": used, "left_out": self.left_out, "read_as": self.read_as}
 
     @classmethod
     def of(cls, plain: dict[str, Any]) -> Columns:
-        """Back from JSON."""
+        """Restore columns from the values of `plain`.
+
+        Args:
+            plain: What a file kept.
+
+        Raises:
+            CheckpointError: The values are no columns.
+        """
         try:
             kinds = {"category": CategoryEncoder}
             used = [kinds.get(column["kind"], NumberEncoder)(**column) for column in plain["used"]]
@@ -129,22 +166,30 @@ def _require_levels(column: CategoryEncoder, counts: Counts, where: str) -> None
 
 
 def chosen_columns(given: Sequence[str], names: list[str], option: str) -> list[str]:
-    """Columns that an option names, in one text by commas or in several; a name with commas is a name first.
+    """Return the columns that an option names; a name with commas is a name first.
+
+    Args:
+        given: Texts of one name each, or of several with commas between them.
+        names: The columns of the table.
+        option: The option, for errors.
+
+    Raises:
+        ParameterError: A name is no column.
 
     >>> chosen_columns(["a,b", "c,d"], ["a,b", "c", "d"], "ignore")
     ['a,b', 'c', 'd']
     """
-    parts = [[entry] if entry in names else [part.strip() for part in entry.split(",")] for entry in given]
-    columns = [part for part in chain.from_iterable(parts) if part]
-    unknown = [name for name in columns if name not in names]
+    parts = [[text] if text in names else [part.strip() for part in text.split(",")] for text in given]
+    chosen = [part for part in chain.from_iterable(parts) if part]
+    unknown = [name for name in chosen if name not in names]
     if unknown:
         fix = f"the table has {quoted_names(names)}"
         raise ParameterError(f"names {quoted_names(unknown)}", argument=option, fix=fix)
-    return columns
+    return chosen
 
 
 def _how(column: ColumnEncoder) -> str:
-    """How numbers or dates were written in training."""
+    """Say how numbers or dates were written in training."""
     if isinstance(column, CategoryEncoder):
         return ""
     if column.kind == "date":
@@ -154,12 +199,16 @@ def _how(column: ColumnEncoder) -> str:
 
 
 def ignored(extra: list[str]) -> list[str]:
-    """What is said of columns that the model has never seen."""
+    """Return a note on columns that the model has never seen."""
     return [f"columns that the model does not know, ignored: {quoted_names(extra)}"] if extra else []
 
 
 def notes_of(counts: Counts) -> list[str]:
-    """What was done about cells that were not as in training, a line each."""
+    """Return notes on cells that were not as in training, a line for each kind.
+
+    Args:
+        counts: How many cells of each column were of each kind.
+    """
     did = {
         "missing": "missing, filled in (median, or the most frequent level)",
         "infinite": "infinite, taken as the least or the largest of training",
@@ -169,9 +218,9 @@ def notes_of(counts: Counts) -> list[str]:
     }
     lines = []
     for what, text in did.items():
-        cells = {name: n for (name, kind), n in counts.items() if kind == what and n}
+        cells = {name: count for (name, kind), count in counts.items() if kind == what and count}
         if cells:
-            each = [f"{name} {n:,}" for name, n in sorted(cells.items(), key=lambda item: -item[1])]
+            each = [f"{name} {count:,}" for name, count in sorted(cells.items(), key=lambda item: -item[1])]
             more = f", {len(each) - 6} columns more" if len(each) > 6 else ""
             lines.append(f"{counted(sum(cells.values()), 'cell')} {text}: {', '.join(each[:6])}{more}")
     return lines

@@ -16,7 +16,15 @@ NOISE_DRAWS = 20  # samplers draw the noise too
 
 
 def inspect_run(run: FittedRun, seed: int | None = None) -> dict[str, Any]:
-    """Prior, posterior, effective number of weights and inputs kept, ready for JSON."""
+    """Describe a run: prior, posterior, effective number of weights and inputs kept.
+
+    Args:
+        run: A finished run.
+        seed: Seed of draws of the noise; by default the run's.
+
+    Returns:
+        Plain values, ready for JSON.
+    """
     posterior = run.estimator.posterior_
     effective = effective_weights(posterior)
     layers = [
@@ -47,17 +55,24 @@ def inspect_run(run: FittedRun, seed: int | None = None) -> dict[str, Any]:
 
 
 def _noise(posterior: Posterior, seed: int) -> float | None:
-    """Standard deviation of the noise in the target's units; None for classes."""
+    """Return the standard deviation of the noise in the target's units; None for classes."""
     generator = torch.Generator().manual_seed(seed)
     available = posterior.source.available
     count = NOISE_DRAWS if available is None else min(NOISE_DRAWS, available)
     drawn = posterior.source.draws(count, generator, at_once=1)
-    variances = [network.noise["variance"].double().mean() for network in drawn if "variance" in network.noise]
+    variances = [draw.noise["variance"].double().mean() for draw in drawn if "variance" in draw.noise]
     return float(torch.stack(variances).mean().sqrt() * posterior.units.y.scale.mean()) if variances else None
 
 
 def relevance_of_run(folder: Path) -> list[dict[str, Any]]:
-    """The inputs by rank, as the fit left them."""
+    """Return the inputs by rank, as the fit left them.
+
+    Args:
+        folder: The run folder.
+
+    Raises:
+        CheckpointError: The file is damaged.
+    """
     inputs = read_json(folder / RELEVANCE).get("inputs")
     needed = {"name": str, "importance": float, "importance_std": float, "kept": bool, "mean": float}
     if not isinstance(inputs, list) or not all(

@@ -48,39 +48,61 @@ class Novelty:
     distances: Values
 
     def typicality(self, x: Values) -> Values:
-        """Share of rows like the training rows that lie as far out, in (0, 1]."""
+        """Return the share of rows like the training rows that lie as far out as each row.
+
+        Args:
+            x: Encoded rows.
+
+        Returns:
+            Conformal p-values in (0, 1].
+        """
         beyond = len(self.distances) - np.searchsorted(self.distances, _distances(x, self.center, self.whitener))
         return np.asarray((1 + beyond) / (len(self.distances) + 1), dtype=np.float64)
 
     @property
     def expected(self) -> float:
-        """Share of rows like the training rows that is flagged."""
+        """The share of rows like the training rows that is flagged."""
         return ALARM if len(self.distances) >= FEWEST else 0.0
 
     def save(self, folder: Path) -> None:
+        """Write the file of the run folder."""
         tensors = {name: torch.from_numpy(values) for name, values in vars(self).items()}
         checkpoint.write(folder / FILE, tensors, {})
 
     @classmethod
     def load(cls, folder: Path, inputs: int) -> Novelty:
+        """Read the file of a run folder.
+
+        Args:
+            folder: The run folder.
+            inputs: The number of inputs of its network.
+
+        Raises:
+            CheckpointError: The file is of another run or version.
+        """
         tensors, _ = checkpoint.read(folder / FILE)
         try:
-            model = cls(**{name: tensor.numpy() for name, tensor in tensors.items()})
-            fits = model.center.shape == (inputs,) and model.whitener.shape == (inputs, inputs)
+            novelty = cls(**{name: tensor.numpy() for name, tensor in tensors.items()})
+            fits = novelty.center.shape == (inputs,) and novelty.whitener.shape == (inputs, inputs)
         except (TypeError, AttributeError) as error:
             raise CheckpointError(f"is not of this version of r2d2net: {error}", value=folder / FILE) from error
         if not fits:
             raise CheckpointError("is of a run with other inputs", value=folder / FILE, fix="fit again")
-        return model
+        return novelty
 
 
 def is_unlike(typicality: Values) -> np.ndarray:
-    """Which rows are flagged."""
+    """Return which rows are flagged as unlike the training rows, by their typicality."""
     return np.asarray(typicality <= ALARM)
 
 
 def learn_novelty(x: Values, seed: int) -> Novelty:
-    """Learn from the inputs of training rows."""
+    """Learn what typical rows look like.
+
+    Args:
+        x: Encoded training rows.
+        seed: Seed by which they are cut into folds.
+    """
     rng = np.random.default_rng(seed)
     rows = rng.permutation(len(x))[:MOST_ROWS]
     folds = min(FOLDS, len(rows))

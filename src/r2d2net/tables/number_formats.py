@@ -21,7 +21,7 @@ from r2d2net.tables.raw_columns import READABLE, RawColumn, random_places
 
 MARKS = (".,", ". ", ".'", ",.", ", ", ",'")  # decimal, thousands
 MONEY = "$¢£¥€₩₪₫₹₺₽"
-UNIT_SIGNS = MONEY + "%"
+SIGNS = frozenset(MONEY + "%")
 UNIT = re.compile(r"[+-]?\d[\d.,']*\s*([A-Za-zµμΩ°'\"][^\d]{0,11}[23]?)")  # the unit of 5.4 kg, 30°C, 12 m2
 DIGIT = re.compile(r"\d")
 SAMPLE = 50  # cells: a format that reads half of them is tried on the whole column
@@ -183,7 +183,10 @@ def unit_note(column: RawColumn) -> str:
 
 def _unit_sign(texts: np.ndarray) -> str | None:
     """Return the unit sign that most cells with digits have, "" if none; None if there are several or no digits."""
-    signs = Counter("".join(sign for sign in text if sign in UNIT_SIGNS) for text in texts if DIGIT.search(text))
+    together = "".join(texts)
+    if SIGNS.isdisjoint(together):
+        return "" if DIGIT.search(together) else None
+    signs = Counter("".join(sign for sign in text if sign in SIGNS) for text in texts if DIGIT.search(text))
     sign = signs.most_common(1)[0][0] if signs else None
     return sign if sign is not None and len(sign) <= 1 else None
 

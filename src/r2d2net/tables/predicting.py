@@ -48,9 +48,28 @@ def predict_file(
     seed: int | None = None,
     progress: Callable[[int], None] = lambda rows: None,
 ) -> Summary:
-    """Predict all rows of a file into another, or to standard output as "csv" or JSON "lines".
+    """Predict all rows of a file into another file, or to standard output.
 
     Nothing is written under the name of the output, nor to standard output, before all rows are predicted.
+
+    Args:
+        run: A finished run.
+        data: CSV or Parquet file with the columns of the training table.
+        out: CSV or Parquet file to write; None for standard output.
+        stdout: Standard output.
+        form: "csv" or JSON "lines", for standard output.
+        level: Level of the intervals; by default the run's.
+        keep: Columns to copy beside the predictions.
+        draws: Networks drawn from the posterior; by default the run's number.
+        seed: Seed of the draws; by default the run's.
+        progress: Is given the number of rows predicted so far.
+
+    Returns:
+        What was predicted, and notes for the user.
+
+    Raises:
+        DataError: The file lacks columns or rows, or is written otherwise than the training table.
+        ParameterError: The output cannot be written so, or a column cannot be kept.
     """
     if out is not None and out.exists() and out.samefile(data):
         raise ParameterError("is the file of the rows itself", argument="out", value=out, fix="give another name")
@@ -80,7 +99,7 @@ def predict_file(
 
 
 def _checked(run: FittedRun, data: Path, names: list[str], keep: tuple[str, ...]) -> tuple[list[str], list[str]]:
-    """Columns that the model does not know, and those to copy."""
+    """Return columns that the model does not know, and those to copy."""
     extra, kept = run.columns.match(names, str(data), run.task.target), chosen_columns(keep, names, "keep")
     taken = [name for name in kept if name in names_of(run.task)]
     if taken or len(set(kept)) < len(kept):

@@ -16,7 +16,10 @@ if TYPE_CHECKING:
 
 
 def names_of(task: Task) -> list[str]:
-    """The columns of `prediction_columns`.
+    """Return the names of the columns that `prediction_columns` makes.
+
+    Args:
+        task: What is predicted.
 
     >>> names_of(Task("y", "binary", ("no", "yes")))
     ['prediction', 'p(no)', 'p(yes)', 'entropy', 'typicality', 'unlike', 'filled']
@@ -24,16 +27,24 @@ def names_of(task: Task) -> list[str]:
     ends = ["typicality", "unlike", "filled"]
     if task.is_regression:
         return ["mean", "sd", "low", "high", *ends]
-    return ["prediction", *(f"p({label})" for label in task.classes), "entropy", *ends]
+    return ["prediction", *(f"p({level})" for level in task.classes), "entropy", *ends]
 
 
 def prediction_columns(
     prediction: Prediction, typicality: Values, filled: np.ndarray, task: Task, level: float
 ) -> pd.DataFrame:
-    """A row each: mean, sd and interval, or class, probabilities and entropy (nats); how typical its inputs are.
+    """Write predictions as a table.
 
-    Typicality is the share of rows like the training rows that lie as far out; ``unlike`` flags those of 1% or less,
-    and ``filled`` counts the cells that were filled in.
+    Args:
+        prediction: The predictive distributions of the rows.
+        typicality: The share of rows like the training rows that lie as far out as each row.
+        filled: How many cells of each row were filled in.
+        task: What is predicted.
+        level: Level of the intervals.
+
+    Returns:
+        A row each: mean, standard deviation and interval, or class, probabilities and entropy in nats; then typicality,
+        whether that is 1% or less (``unlike``), and ``filled``.
     """
     import pandas as pd
 

@@ -42,7 +42,8 @@ class Task:
         target: The column's name.
         kind: One of `TASKS`, not "auto".
         classes: Texts, in the order of the network's outputs.
-        form: How numbers are written (see `spelling`), and for the user ``said``.
+        form: How numbers are written (see `cell_parsing`).
+        said: What the user should know of how the target is read.
     """
 
     target: str
@@ -78,12 +79,19 @@ class Task:
         return labels
 
     def plain(self) -> dict[str, Any]:
-        """For JSON."""
+        """Return the task as plain values for JSON."""
         return {**asdict(self), "classes": list(self.classes)}
 
     @classmethod
     def of(cls, plain: Any) -> Task:
-        """Back from JSON."""
+        """Restore a task from the values of `plain`.
+
+        Args:
+            plain: What a file kept.
+
+        Raises:
+            CheckpointError: The values are no task.
+        """
         try:
             task = cls(plain["target"], plain["kind"], tuple(plain["classes"]), plain["form"], plain["said"])
         except (KeyError, TypeError) as error:
@@ -193,7 +201,7 @@ def _keys(texts: Iterable[str], number_format: str) -> list[Any]:
 
 
 def _near(classes: tuple[str, ...]) -> list[list[str]]:
-    """Classes that differ only in case or blanks."""
+    """Return groups of classes that differ only in case or blanks."""
     groups: dict[str, list[str]] = {}
     for level in classes:
         groups.setdefault("".join(level.casefold().split()), []).append(level)
@@ -201,7 +209,7 @@ def _near(classes: tuple[str, ...]) -> list[list[str]]:
 
 
 def _numbered(values: np.ndarray) -> bool:
-    """Whether numbers look like class numbers."""
+    """Return whether numbers look like class numbers."""
     distinct = np.unique(values)
     return 2 < len(distinct) <= MOST_NUMBERED and distinct[0] in (0, 1) and bool((np.diff(distinct) == 1).all())
 
@@ -247,7 +255,7 @@ def _one_value(target: str, value: str) -> DataError:
 
 
 def _order(level: str) -> tuple[bool, float, str]:
-    """Numbers by size, before texts."""
+    """Sort numbers by size, before texts."""
     try:
         return False, float(level), level
     except ValueError:

@@ -33,7 +33,20 @@ class Write(Protocol):
 
 @contextmanager
 def prediction_writer(out: Path | None, stdout: IO[str], form: str, source: Path) -> Iterator[Write]:
-    """How blocks of rows of ``source`` are written: to a file, or to standard output as "csv" or JSON "lines"."""
+    """Open the place where predictions are written, block by block.
+
+    Args:
+        out: CSV or Parquet file, pipe or device; None for standard output.
+        stdout: Standard output.
+        form: "csv" or JSON "lines", for standard output.
+        source: The file of the rows, whose types copied columns keep in Parquet.
+
+    Yields:
+        A function that writes the copied columns and the predictions of a block.
+
+    Raises:
+        ParameterError: Nothing can be written under this name.
+    """
     if out is None:
         with _spooled(form) as (spool, write):
             yield write
@@ -65,7 +78,14 @@ def prediction_writer(out: Path | None, stdout: IO[str], form: str, source: Path
 
 
 def copied(column: pd.Series) -> pd.Series:
-    """Cells as plain values with all their digits: whole floats as whole numbers, dates as ISO 8601, None for none."""
+    """Return cells as plain values with all their digits.
+
+    Args:
+        column: The column to copy.
+
+    Returns:
+        Whole floats as whole numbers, dates as ISO 8601, None for missing cells.
+    """
     import pandas as pd
 
     if pd.api.types.is_datetime64_any_dtype(column):
@@ -84,7 +104,7 @@ def _plain(value: Any) -> Any:
 
 @contextmanager
 def _spooled(form: str) -> Iterator[tuple[IO[str], Write]]:
-    """A temporary file, and what writes to it."""
+    """Open a temporary file and a writer to it."""
     with tempfile.TemporaryFile("w+", encoding="utf-8", newline="") as spool:
         yield spool, _json_lines(spool) if form == "lines" else _csv(spool)
 
@@ -95,7 +115,7 @@ def _from_start(spool: IO[str]) -> IO[str]:
 
 
 def _beside(kept: pd.DataFrame, rows: pd.DataFrame) -> pd.DataFrame:
-    """Copied columns, then predictions."""
+    """Join copied columns and predictions."""
     import pandas as pd
 
     columns = {name: copied(kept[name]).to_numpy() for name in kept.columns}
@@ -126,7 +146,7 @@ def _or_null(value: Any) -> Any:
 
 @contextmanager
 def _parquet(path: Path, source: Path) -> Iterator[Write]:
-    """Columns that are copied have the types of their file, whatever a block of them looks like."""
+    """Write Parquet; copied columns have the types of their file, whatever a block of them looks like."""
     import pyarrow as pa
     from pyarrow.parquet import ParquetWriter
 

@@ -50,33 +50,57 @@ class FittedRun:
     novelty: Novelty
 
     def block_rows(self, draws: int | None = None) -> int:
-        """How many rows to predict at a time in bounded memory."""
+        """Return how many rows to predict at a time in bounded memory.
+
+        Args:
+            draws: Networks drawn from the posterior; by default the run's number.
+        """
         outputs = (self.settings.draws if draws is None else draws) * max(1, len(self.task.classes))
         return max(10, min(MOST_ROWS, MOST_OUTPUTS // outputs))
 
     def predict(self, x: Values, draws: int | None = None, seed: int | None = None) -> Prediction:
-        """The predictive distribution at encoded rows."""
+        """Predict encoded rows.
+
+        Args:
+            x: Encoded rows.
+            draws: Networks drawn from the posterior; by default the run's number.
+            seed: Seed of the draws; by default the run's.
+
+        Returns:
+            The predictive distributions.
+        """
         return self.estimator.posterior_.predict(
             x, self.settings.draws if draws is None else draws, seed=self.settings.seed if seed is None else seed
         )
 
     def typicality(self, rows: Encoded) -> Values:
-        """How typical encoded rows are (see `novelty`)."""
+        """Return how typical encoded rows are (see `novelty`)."""
         return typicality_of(self.novelty, rows)
 
 
 def typicality_of(novelty: Novelty, rows: Encoded) -> Values:
-    """Typicality of encoded rows; 0 for a level never seen where training rows had no rare one, or a cell filled in
-    where they had no gap.
+    """Return the typicality of encoded rows.
 
+    It is 0 for a level never seen where training rows had no rare one, or a cell filled in where they had no gap.
     Where each level was seen twice or more, Good and Turing's estimate of the share of rows of new levels is 0, and so
     it is of the share of rows with a gap where there was none: the rate of false alarms stays what it is.
+
+    Args:
+        novelty: What typical rows look like.
+        rows: Encoded rows.
     """
     return np.where(rows.strange, 0.0, novelty.typicality(rows.x))
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """A file of the folder."""
+    """Read a JSON file of the folder.
+
+    Args:
+        path: The file.
+
+    Raises:
+        CheckpointError: The file is not there or damaged.
+    """
     try:
         content = json.loads(path.read_bytes().decode())
     except FileNotFoundError as error:
@@ -91,7 +115,14 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 def read_run(folder: Path) -> dict[str, Any]:
-    """The content of run.json, of a finished run or not."""
+    """Read run.json of a finished or unfinished run.
+
+    Args:
+        folder: The run folder.
+
+    Raises:
+        CheckpointError: There is no run, or it is damaged or of another version.
+    """
     if folder.is_file():
         raise CheckpointError("is a file", value=folder, fix=f"give the folder of the run, such as {folder.parent}")
     _put_right(folder)
@@ -106,7 +137,14 @@ def read_run(folder: Path) -> dict[str, Any]:
 
 
 def load_run(folder: Path) -> FittedRun:
-    """A finished run, ready to predict."""
+    """Load a finished run, ready to predict.
+
+    Args:
+        folder: The run folder.
+
+    Raises:
+        CheckpointError: There is no finished run, or it is damaged.
+    """
     content = read_run(folder)
     if content["state"] != "finished":
         fix = f"go on by `r2d2net fit --resume {folder}`"
@@ -126,7 +164,15 @@ def load_run(folder: Path) -> FittedRun:
 
 
 def require_new(folder: Path, *, overwrite: bool) -> None:
-    """Refuse a folder that holds something which a new run would replace, or that cannot be written."""
+    """Refuse a folder that holds something which a new run would replace.
+
+    Args:
+        folder: The run folder.
+        overwrite: Whether a run in it may be replaced.
+
+    Raises:
+        ParameterError: The folder is a file, or not empty.
+    """
     if folder.exists() and not folder.is_dir():
         raise ParameterError("is a file", argument="out", value=folder, fix="give a folder")
     _put_right(folder)
@@ -140,7 +186,7 @@ def require_new(folder: Path, *, overwrite: bool) -> None:
 
 
 def begin(folder: Path) -> None:
-    """Make the folder; parts of an older run are put aside."""
+    """Make the folder, and put parts of an older run aside."""
     make_folder(folder, "out")
     if not (folder / RUN).exists():
         return
@@ -160,7 +206,7 @@ def give_up(folder: Path) -> None:
 
 
 def end(folder: Path) -> None:
-    """What a finished run no longer needs."""
+    """Remove what a finished run no longer needs."""
     if (folder / ASIDE).exists():
         shutil.rmtree(folder / ASIDE)
 
@@ -179,7 +225,7 @@ def _clear(folder: Path) -> None:
 
 
 def _move(source: Path, target: Path) -> None:
-    """All parts, run.json last: a run is where that is."""
+    """Move all parts, run.json last: a run is where that is."""
     target.mkdir(exist_ok=True)
     for part in PARTS:
         if (source / part).exists():

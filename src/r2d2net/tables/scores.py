@@ -19,8 +19,14 @@ BINS = 10  # of the reliability diagram
 
 
 def baseline_of(task: Task, y: Values) -> dict[str, Any]:
-    """The best constant predictions by the training targets: a normal law, and for absolute errors the median; or the
-    shares of the classes.
+    """Return the best constant predictions by the training targets.
+
+    Args:
+        task: What is predicted.
+        y: Targets of the training rows.
+
+    Returns:
+        Mean and standard deviation of a normal law and, for absolute errors, the median; or the shares of the classes.
     """
     if task.is_regression:
         return {"mean": float(y.mean()), "sd": float(y.std()) or 1.0, "median": float(np.median(y))}
@@ -43,6 +49,13 @@ class Scored:
     width: list[Values] = field(default_factory=list)
 
     def add(self, prediction: Prediction, y: Values, level: float) -> None:
+        """Add a block of predictions.
+
+        Args:
+            prediction: The predictive distributions.
+            y: The targets.
+            level: Level of the intervals.
+        """
         target = torch.from_numpy(y)
         self.y.append(y)
         self.log_density.append(_array(prediction.log_prob(target)))
@@ -57,7 +70,15 @@ class Scored:
 
     @np.errstate(over="ignore", invalid="ignore")  # a target of 1e90 has an infinite error, and no warning
     def metrics(self, baseline: dict[str, Any], level: float) -> dict[str, Any]:
-        """Ready for JSON: of the model, and under "constant" the same of the best constant prediction."""
+        """Measure all predictions that were added.
+
+        Args:
+            baseline: The best constant predictions (see `baseline_of`).
+            level: Level of the intervals.
+
+        Returns:
+            Metrics of the model, ready for JSON, and under "constant" the same of the best constant prediction.
+        """
         y, log_density = np.concatenate(self.y), np.concatenate(self.log_density)
         center = np.concatenate(self.center)
         common = {"rows": len(y), "nll": -float(log_density.mean()), "nll_se": _standard_error(log_density)}
@@ -83,7 +104,10 @@ class Scored:
             "coverage": float((transform <= level).mean()),
             "width": float(np.concatenate(self.width).mean()),
             "constant": constant,
-            "calibration": {"level": list(LEVELS), "covered": [float((transform <= level).mean()) for level in LEVELS]},
+            "calibration": {
+                "level": list(LEVELS),
+                "covered": [float((transform <= nominal).mean()) for nominal in LEVELS],
+            },
         }
 
     def _of_classes(self, y: Values, probs: Values, baseline: dict[str, Any]) -> dict[str, Any]:
@@ -103,18 +127,24 @@ class Scored:
 
 
 def reliability(label: np.ndarray, probs: Values) -> dict[str, list[float]]:
-    """Bins of a reliability diagram: mean probability said, share that came true, rows.
+    """Return the bins of a reliability diagram.
 
-    For two classes of the second class, for more of the most probable one.
+    Args:
+        label: The classes of the rows.
+        probs: (rows, classes), their predicted probabilities.
+
+    Returns:
+        Of each bin the mean predicted probability, the share that came true, and the rows; for two classes of the
+        second class, for more of the most probable one.
     """
     if probs.shape[1] == 2:
-        stated, true = probs[:, 1], label == 1
+        said, true = probs[:, 1], label == 1
     else:
-        stated, true = probs.max(1), probs.argmax(1) == label
-    at = np.minimum((stated * BINS).astype(np.int64), BINS - 1)
+        said, true = probs.max(1), probs.argmax(1) == label
+    at = np.minimum((said * BINS).astype(np.int64), BINS - 1)
     rows = np.bincount(at, minlength=BINS)
     there = rows > 0
-    means = [np.bincount(at, weights=what, minlength=BINS)[there] / rows[there] for what in (stated, true)]
+    means = [np.bincount(at, weights=what, minlength=BINS)[there] / rows[there] for what in (said, true)]
     return {"said": means[0].tolist(), "true": means[1].tolist(), "rows": rows[there].tolist()}
 
 

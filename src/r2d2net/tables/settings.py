@@ -49,7 +49,14 @@ class Settings:
 
     @classmethod
     def of(cls, given: Mapping[str, Any]) -> Settings:
-        """From names and values as a user gives them; what is wrong is one line."""
+        """Make settings of names and values as a user gives them.
+
+        Args:
+            given: Values by the names of the settings; None is the default.
+
+        Raises:
+            ParameterError: A value is out of range, or the target is missing.
+        """
         if given.get("target") is None:
             raise ParameterError("is missing", argument="target", fix="name the column to predict")
         parsed = {name: PARSERS[name](name, value) for name, value in given.items() if value is not None}
@@ -61,19 +68,34 @@ class Settings:
         return settings
 
     def plain(self) -> dict[str, Any]:
-        """For JSON."""
+        """Return the settings as plain values for JSON."""
         return {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(self).items()}
 
     @classmethod
     def back(cls, plain: Any) -> Settings:
-        """From what `plain` gave and a file kept."""
+        """Restore settings from the values of `plain`.
+
+        Args:
+            plain: What a file kept.
+
+        Raises:
+            CheckpointError: The values are no settings.
+        """
         try:
             return cls.of({field.name: {**LATER, **plain}[field.name] for field in fields(cls)})
         except (KeyError, TypeError, ParameterError) as error:
             raise CheckpointError(f"the settings of the run cannot be read: {error}") from error
 
     def require_size(self, inputs: int, outputs: int) -> None:
-        """Refuse a network that no memory holds."""
+        """Refuse a network that no memory holds.
+
+        Args:
+            inputs: Number of inputs.
+            outputs: Number of outputs.
+
+        Raises:
+            ParameterError: It has more than `MOST_WEIGHTS` weights.
+        """
         widths = [inputs, *self.hidden, outputs]
         weights = sum(a * b for a, b in pairwise(widths))
         if weights > MOST_WEIGHTS:
@@ -82,7 +104,18 @@ class Settings:
 
 
 def read_config(path: Path, known: tuple[str, ...]) -> dict[str, Any]:
-    """Names and values of a JSON or TOML file; names that are none of ``known`` are an error."""
+    """Read options from a JSON or TOML file.
+
+    Args:
+        path: The file.
+        known: Names of the options that there are.
+
+    Returns:
+        Values by name, as the file has them.
+
+    Raises:
+        ParameterError: The file cannot be read, or names an option that there is not.
+    """
     try:
         content = path.read_bytes().decode()
         values = tomllib.loads(content) if path.suffix.lower() == ".toml" else json.loads(content)
@@ -107,7 +140,7 @@ def read_config(path: Path, known: tuple[str, ...]) -> dict[str, Any]:
 
 
 def path_of(name: str, value: Any) -> Path:
-    """A path of a config file."""
+    """Return a path that a config file gives for an option."""
     return Path(_text(name, value))
 
 
@@ -165,7 +198,7 @@ def _widths(name: str, value: Any) -> tuple[int, ...]:
 
 
 def _names(name: str, value: Any) -> tuple[str, ...]:
-    """Texts of one name or several by commas; the table tells which (see `input_columns.chosen_columns`)."""
+    """Return texts of one name or several by commas; the table tells which (see `input_columns.chosen_columns`)."""
     parts = [value] if isinstance(value, str) else value
     if not isinstance(parts, (list, tuple)) or not all(isinstance(part, str) for part in parts):
         raise _error(name, value, "use names of columns, by commas")

@@ -22,7 +22,7 @@ MOST_INPUTS = 12
 
 
 def note_printer(quiet: bool) -> Any:
-    """Prints a line on standard error, or nothing."""
+    """Return a function that prints a line on standard error, or nothing if ``quiet``."""
     if quiet:
         return lambda line: None
     console = Console(stderr=True)
@@ -31,7 +31,15 @@ def note_printer(quiet: bool) -> Any:
 
 @contextmanager
 def progress_bar(what: str, *, verbose: bool) -> Iterator[Callable[[int, int], None]]:
-    """A bar that is told how many are done, of how many; silent unless ``verbose`` and on a terminal."""
+    """Show a progress bar.
+
+    Args:
+        what: What is being done.
+        verbose: Whether the bar is shown on a terminal.
+
+    Yields:
+        A function that is given how many are done, of how many.
+    """
     console = terminal()
     with Progress(console=console, transient=True, disable=not (verbose and console.is_terminal)) as bar:
         task = bar.add_task(what, total=None)
@@ -39,12 +47,12 @@ def progress_bar(what: str, *, verbose: bool) -> Iterator[Callable[[int, int], N
 
 
 def show_json(content: dict[str, Any]) -> None:
-    """One document on standard output; numbers that are not finite are null."""
+    """Print one JSON document on standard output; numbers that are not finite are null."""
     sys.stdout.write(json.dumps(finite(content), indent=2) + "\n")
 
 
 def finite(value: Any) -> Any:
-    """The same with None for nan and infinities, which JSON does not have.
+    """Replace NaN and infinities, which JSON cannot represent, by None.
 
     >>> finite({"a": [1.0, float("nan")]})
     {'a': [1.0, None]}
@@ -57,7 +65,7 @@ def finite(value: Any) -> Any:
 
 
 def screen() -> Console:
-    """Standard output; a pipe has no width, and folded cells cannot be searched."""
+    """Return the console of standard output; a pipe has no width, and folded cells cannot be searched."""
     console = Console()
     if not console.is_terminal:
         console.width = 120
@@ -65,7 +73,13 @@ def screen() -> Console:
 
 
 def show_metrics(metrics: dict[str, Any], target: str, title: str) -> None:
-    """Scores beside those of the best constant, and the share of rows that are flagged."""
+    """Print scores beside those of the best constant, and the share of rows that are flagged.
+
+    Args:
+        metrics: The metrics (see `scores`).
+        target: The target.
+        title: Title of the table.
+    """
     table = Table(title=Text(title), title_justify="left")
     table.add_column("measure")
     table.add_column("this model", justify="right")
@@ -79,7 +93,12 @@ def show_metrics(metrics: dict[str, Any], target: str, title: str) -> None:
 
 
 def show_inputs(inputs: list[dict[str, Any]], most: int = MOST_INPUTS) -> None:
-    """The first inputs by rank, with a bar."""
+    """Print the first inputs by rank, with a bar.
+
+    Args:
+        inputs: The inputs by rank.
+        most: How many to print.
+    """
     table = Table(title=_title(inputs), title_justify="left")
     table.add_column("", justify="right")
     table.add_column("input")
@@ -87,40 +106,42 @@ def show_inputs(inputs: list[dict[str, Any]], most: int = MOST_INPUTS) -> None:
     table.add_column("lost if shuffled", justify="right")
     table.add_column("")
     table.add_column("")
-    largest = max((column["importance"] for column in inputs), default=0.0) or 1.0
-    for rank, column in enumerate(inputs[:most]):
-        bar = "█" * round(16 * column["importance"] / largest) or "▏"
-        colour = "green" if column["kept"] else "dim"
+    largest = max((entry["importance"] for entry in inputs), default=0.0) or 1.0
+    for rank, entry in enumerate(inputs[:most]):
+        bar = "█" * round(16 * entry["importance"] / largest) or "▏"
+        colour = "green" if entry["kept"] else "dim"
         table.add_row(
             str(rank + 1),
-            Text(column["name"]),
-            f"{column['importance']:.1%} ± {column['importance_std']:.1%}",
-            f"{column['mean']:.1%}",
-            Text("kept" if column["kept"] else "not needed", style=colour),
+            Text(entry["name"]),
+            f"{entry['importance']:.1%} ± {entry['importance_std']:.1%}",
+            f"{entry['mean']:.1%}",
+            Text("kept" if entry["kept"] else "not needed", style=colour),
             Text(bar, style=colour),
         )
     screen().print(table)
 
 
-def show_inspection(inspection: dict[str, Any]) -> None:
-    """Run, posterior and layers."""
+def show_inspection(content: dict[str, Any]) -> None:
+    """Print the facts of a run, its posterior and its layers.
+
+    Args:
+        content: What `inspect_run` returned.
+    """
     facts = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
-    rows = ", ".join(f"{count:,} {name}" for name, count in inspection["rows"].items())
-    effective = inspection["effective_weights"]
+    rows = ", ".join(f"{count:,} {name}" for name, count in content["rows"].items())
+    effective = content["effective_weights"]
     lines = [
-        ("data", f"{inspection['data']}; rows: {rows}"),
-        ("task", f"{inspection['task']['kind']} of {inspection['task']['target']}"),
-        ("posterior", f"{inspection['algorithm']}, {inspection['epochs']} epochs" + _kl(inspection["kl"])),
+        ("data", f"{content['data']}; rows: {rows}"),
+        ("task", f"{content['task']['kind']} of {content['task']['target']}"),
+        ("posterior", f"{content['algorithm']}, {content['epochs']} epochs" + _kl(content["kl"])),
         (
             "noise",
-            None
-            if inspection["noise_sd"] is None
-            else f"sd {format_number(inspection['noise_sd'])} (units of the target)",
+            None if content["noise_sd"] is None else f"sd {format_number(content['noise_sd'])} (units of the target)",
         ),
         (
             "weights",
-            f"{inspection['weights']:,}"
-            + ("" if effective is None else f", of which the data determine {effective:.1f} ({_share(inspection)})"),
+            f"{content['weights']:,}"
+            + ("" if effective is None else f", of which the data determine {effective:.1f} ({_share(content)})"),
         ),
     ]
     for name, text in lines:
@@ -130,7 +151,7 @@ def show_inspection(inspection: dict[str, Any]) -> None:
     table = Table("parameter", "shape", "prior", title="Weights by layer", title_justify="left")
     table.add_column("weights", justify="right")
     table.add_column("effective", justify="right")
-    for layer in inspection["parameters"]:
+    for layer in content["parameters"]:
         count = layer["effective_weights"]
         shape = " x ".join(map(str, layer["shape"]))
         shown = "-" if count is None else f"{count:.1f}"
@@ -139,7 +160,7 @@ def show_inspection(inspection: dict[str, Any]) -> None:
 
 
 def _title(inputs: list[dict[str, Any]]) -> str:
-    kept = sum(bool(column["kept"]) for column in inputs)
+    kept = sum(bool(entry["kept"]) for entry in inputs)
     return f"Inputs by importance, those kept first; {kept} of {len(inputs)} kept"
 
 
@@ -149,5 +170,5 @@ def _kl(kl: float | None) -> str:
     )
 
 
-def _share(inspection: dict[str, Any]) -> str:
-    return f"{inspection['effective_weights'] / inspection['weights']:.0%}"
+def _share(content: dict[str, Any]) -> str:
+    return f"{content['effective_weights'] / content['weights']:.0%}"

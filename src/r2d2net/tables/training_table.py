@@ -53,7 +53,19 @@ class TrainingTable:
 
 
 def read_training_table(path: Path, settings: Settings) -> TrainingTable:
-    """Read a file and make it ready; columns and fillings are learnt from training rows alone."""
+    """Read a file and make it ready for a fit; columns and fillings are learnt from training rows alone.
+
+    Args:
+        path: CSV or Parquet file.
+        settings: The settings of the fit.
+
+    Returns:
+        Inputs and targets of training and test rows, and notes for the user.
+
+    Raises:
+        DataError: The file or its target cannot be used.
+        ParameterError: A setting names a column that there is not, or the network is too large.
+    """
     table = RawTable(read_table(path))
     target, names = settings.target, table.names
     if target not in names:
@@ -110,10 +122,20 @@ def read_training_table(path: Path, settings: Settings) -> TrainingTable:
 
 
 def held_out(y: Values, count: int, seed: int, *, by_class: bool, stay: int) -> np.ndarray:
-    """Which rows are held out, drawn by the seed; of each class its share, and so many rows of a class always stay.
+    """Draw the rows to hold out; of each class its share.
 
     How many rows a class gives is found at equal steps through the rows in the order of classes: its share up to one
     row, however few it has. (scikit-learn's stratified split refuses classes of few rows, and may hold out all of one.)
+
+    Args:
+        y: Targets.
+        count: How many rows to hold out.
+        seed: Seed of the draw.
+        by_class: Whether the targets are classes.
+        stay: So many rows of each class always stay.
+
+    Returns:
+        A mask of the rows held out.
     """
     rng = np.random.default_rng(seed)
     order = rng.permutation(np.arange(len(y)))

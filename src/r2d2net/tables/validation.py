@@ -25,7 +25,14 @@ SPREADSHEETS = (b"PK\x03\x04", b"\xd0\xcf\x11\xe0")  # how .xlsx and .ods begin,
 
 
 def require_no_spreadsheet(data: Path) -> None:
-    """Refuse a file of Excel or the like, by its first bytes: many a .xls is plain text."""
+    """Refuse a file of Excel or the like, by its first bytes: many a .xls is plain text.
+
+    Args:
+        data: The file.
+
+    Raises:
+        DataError: It is a spreadsheet.
+    """
     if not (data.is_file() and os.access(data, os.R_OK)) or data.suffix.lower() == ".zip":
         return  # the reader says what is wrong; and a zipped CSV file it reads
     with open(data, "rb") as file:
@@ -35,7 +42,15 @@ def require_no_spreadsheet(data: Path) -> None:
 
 
 def require_target(target: str, y: Values) -> None:
-    """Refuse numbers that float32, in which networks are trained, does not tell apart."""
+    """Refuse numbers that float32, in which networks are trained, does not tell apart.
+
+    Args:
+        target: Name of the target.
+        y: Its values.
+
+    Raises:
+        DataError: The values are too large, too small or too close to each other.
+    """
     size = float(np.abs(y).max())
     if size and not LEAST < size < MOST:
         fix = f"rescale it to between {LEAST:g} and {MOST:g}"
@@ -47,7 +62,15 @@ def require_target(target: str, y: Values) -> None:
 
 
 def require_suitable(settings: Settings, task: Task) -> None:
-    """Refuse an algorithm that does not suit the task, the prior or the network, and name those that do."""
+    """Refuse an algorithm that does not suit the task, the prior or the network, and name those that do.
+
+    Args:
+        settings: The settings of the fit.
+        task: What is predicted.
+
+    Raises:
+        ParameterError: The algorithm does not suit them.
+    """
     algorithm, hidden = settings.algorithm, (2,) if settings.hidden else ()
     reason = _fault(algorithm, "gaussian", (2,), task.is_regression)
     if reason is not None:
@@ -67,7 +90,7 @@ def require_suitable(settings: Settings, task: Task) -> None:
 
 
 def _fault(algorithm: str, prior: str, hidden: tuple[int, ...], regression: bool) -> ParameterError | None:
-    """Why an algorithm cannot be built for a small network of this kind; None if it can."""
+    """Return why an algorithm cannot be built for a small network of this kind; None if it can."""
     chosen = R2D2.adaptive() if prior == "auto" else prior_of(prior)
     model = BayesianModel(mlp(2, hidden, 1 if regression else 2), chosen, Gaussian() if regression else Categorical())
     try:
