@@ -53,6 +53,7 @@ bench: setup $(PEERS)/.installed
 	PYTHONPATH=$(PEERS) $(BIN)/python benchmarks/speed.py --peers --out results/benchmarks
 	$(BIN)/python benchmarks/samplers.py
 	$(BIN)/python benchmarks/data_loading.py
+	$(BIN)/python benchmarks/table_reading.py
 
 bench-quick: setup
 	$(BIN)/python benchmarks/speed.py --quick
