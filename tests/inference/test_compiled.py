@@ -7,8 +7,8 @@ import pytest
 import torch
 
 import r2d2net as rn
+from r2d2net import cache_blocks
 from r2d2net.errors import ParameterError
-from r2d2net.priors import cache_blocks as pieces
 
 pytestmark = [
     pytest.mark.skipif(not shutil.which("g++"), reason="torch.compile needs a compiler"),
@@ -25,7 +25,7 @@ SLOW = pytest.mark.slow  # each waits for a compiler; the first of a kind is alw
 )
 def test_compiled_sweeps_agree(prior, monkeypatch):
     """One sweep, as rounding decides a proposal once in a million times and then sets chains apart."""
-    monkeypatch.setattr(pieces, "PIECE", 500)  # eager noise is drawn piece by piece, so the pieces must be the same
+    monkeypatch.setattr(cache_blocks, "PIECE", 500)  # eager noise is drawn block by block: blocks must agree
     g = torch.Generator().manual_seed(0)
     w, scales = torch.randn(1200, generator=g), prior.init_scales((1200,), g)
     found = []
@@ -76,7 +76,7 @@ def test_sweeps_do_not_depend_on_the_pieces_but_by_their_noise(monkeypatch):
     moment, scales = torch.rand(1000, generator=g), prior.init_scales((1000,), g)
     found = []
     for size in (1 << 15, 300, 7):
-        monkeypatch.setattr(pieces, "PIECE", size)
+        monkeypatch.setattr(cache_blocks, "PIECE", size)
         copied, precision = type(scales)(*(part.clone() for part in scales)), torch.empty(1000)
         found.append((*prior.cavi_(moment, copied, precision), precision))
     factors = prior.cavi(moment, scales)

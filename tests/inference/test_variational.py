@@ -7,8 +7,8 @@ from scipy.stats import kstest
 from torch import nn
 
 import r2d2net as rn
+from r2d2net import cache_blocks
 from r2d2net.inference import variational
-from r2d2net.priors import cache_blocks as pieces
 
 STEPS = 500
 
@@ -89,7 +89,7 @@ class Sum(nn.Module):
 
 def test_parameters_that_share_a_gradient_are_scaled_once(monkeypatch):
     model = rn.BayesianModel(Sum(), rn.priors.Gaussian(), rn.likelihoods.Gaussian(noise=1.0))
-    monkeypatch.setattr(pieces, "PIECE", 3)  # a piece for each of the two
+    monkeypatch.setattr(cache_blocks, "PIECE", 3)  # a piece for each of the two
     running = rn.inference.SVGI().build(model, n=5, steps=10)
     g = torch.Generator().manual_seed(0)
     x, y = torch.randn(5, 3, generator=g), torch.randn(5, 1, generator=g)

@@ -32,7 +32,7 @@ def in_double(posterior: Posterior[PredictionT]) -> Posterior[PredictionT]:
 
 
 class DoubleDraws(DrawSource[Any]):
-    """The draws of another source, every floating-point tensor of them in float64."""
+    """The draws of another source with every floating-point tensor in float64."""
 
     def __init__(self, source: DrawSource[Any]) -> None:
         model = copy.copy(source.model)

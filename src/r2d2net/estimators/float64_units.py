@@ -23,13 +23,13 @@ SMALLEST, LARGEST = 1e-30, 1e30  # deviations that float32 holds with room to sp
 
 
 class Moved(NamedTuple):
-    """What is subtracted from each column, and what it is then divided by: 0 and 1 for most."""
+    """Centre and scale of each column: 0 and 1 for columns that float32 can represent."""
 
     center: np.ndarray
     scale: np.ndarray
 
     def of(self, values: np.ndarray) -> Tensor:
-        """The columns, moved, in float32."""
+        """Centre and scale the columns, and convert them to float32."""
         return torch.from_numpy((values - self.center) / self.scale).float()
 
     @property
@@ -41,7 +41,7 @@ NOTHING = Moved(np.zeros(()), np.ones(()))
 
 
 def move_inputs(x: np.ndarray) -> Moved:
-    """How to move the columns that float32 does not hold; rounding errors of float64 are no deviation."""
+    """Find centres and scales of the columns that float32 cannot represent; rounding is not variation."""
     size = np.abs(x).max(0)
     size = np.where(size > 0, size, 1.0)
     from_first = x / size - x[0] / size  # of a constant column exactly 0

@@ -63,7 +63,7 @@ def epochs_for(rows: int, batch_size: int | None, method: Method) -> int:
 
 
 def seed_of(random_state: Any) -> int:
-    """A number is the seed itself, a RandomState gives its next one, None a fresh one from the operating system."""
+    """Convert ``random_state`` to a seed: a number is the seed, a RandomState draws one, None takes a random one."""
     if random_state is None:
         return int(np.random.SeedSequence().generate_state(1)[0])
     if isinstance(random_state, Integral):

@@ -49,7 +49,7 @@ def no_moments(like: Tensor) -> Moments:
 
 
 def adam_step(vector: Tensor, gradient: Tensor, moments: Moments, step: Step, *, ascend: bool = False) -> None:
-    """Update ``vector`` and ``moments`` in place, down the gradient, or up."""
+    """Update ``vector`` and ``moments`` in place, against the gradient or along it."""
     t, lr, first, second = step
     if isinstance(t, Tensor) or isinstance(lr, Tensor):
         moments.first.lerp_(-gradient if ascend else gradient, 1 - BETA1)
@@ -81,7 +81,7 @@ def _clock(t: float, device: torch.device) -> Tensor:
 
 
 def proximal_step(vector: Tensor, moments: Moments, step: Step, precision: Tensor, weight: float | Tensor) -> None:
-    """The step that weight * precision * vector^2 / 2 takes after Adam's, in place."""
+    """Take the proximal step of weight * precision * vector^2 / 2 after Adam's step, in place."""
     size = step.lr * step.second * weight
     eta = torch.add(moments.second, (EPSILON * step.second) ** 2).rsqrt_()  # in units of lr
     if isinstance(size, Tensor):
@@ -91,5 +91,5 @@ def proximal_step(vector: Tensor, moments: Moments, step: Step, precision: Tenso
 
 
 def add_product_(vector: Tensor, x: Tensor, y: Tensor, factor: float | Tensor) -> Tensor:
-    """Add factor x y to ``vector``. Compiled code takes factors as tensors: numbers would be compiled in."""
+    """Add factor x y to ``vector``. Compiled code has factors as tensors, since numbers would be compiled in."""
     return vector.add_(x * y * factor) if isinstance(factor, Tensor) else vector.addcmul_(x, y, value=factor)

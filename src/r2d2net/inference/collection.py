@@ -20,7 +20,7 @@ from r2d2net.model import BayesianModel, Tensors
 
 
 class Kept(NamedTuple):
-    """Draws in the order in which they came; only the first ``number`` of the capacity are there."""
+    """Stored draws in the order of the run; the first ``number`` places of the capacity are filled."""
 
     number: Tensor  # int64 scalar on the CPU
     every: Tensor  # steps between two of them, int64 scalar on the CPU

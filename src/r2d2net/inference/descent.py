@@ -147,7 +147,7 @@ class Descent:
 
 
 def spans_of(slots: Sequence[Slot]) -> list[tuple[int, int]]:
-    """Return where each parameter begins and ends in its flat vector."""
+    """Return the bounds of each parameter in its flat vector."""
     return [(slot.start, slot.stop) for slot in slots]
 
 

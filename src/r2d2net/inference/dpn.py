@@ -71,7 +71,7 @@ class DPN(Training):
 
 @dataclass(frozen=True)
 class PriorNetworkLoss:
-    """The KL between the predicted Dirichlet law of a row and its target."""
+    """The KL divergence between the predicted Dirichlet distribution of a row and its target."""
 
     settings: DPN
     likelihood: Dirichlet

@@ -73,7 +73,7 @@ class EDL(Training):
 
 @dataclass(frozen=True)
 class EvidentialLoss:
-    """The expected risk of a row and the weighted KL of its misleading evidence."""
+    """The expected risk of a row plus the weighted KL divergence of its misleading evidence."""
 
     settings: EDL
     likelihood: Dirichlet

@@ -84,7 +84,7 @@ class HMC(Method):
 
 
 class HMCState(NamedTuple):
-    """All that changes in a chain."""
+    """State of a chain: all that changes between transitions."""
 
     step: Tensor  # number of transitions, an int64 scalar on the CPU
     position: Tensor  # where NUTS stands
@@ -96,7 +96,7 @@ class HMCState(NamedTuple):
 
 
 class Chain(Trainer[HMCState]):
-    """One chain, bound to a model."""
+    """One chain of HMC, bound to a model."""
 
     def __init__(self, settings: HMC, model: BayesianModel[Any], *, n: int, steps: int) -> None:
         require_pyro()

@@ -107,7 +107,7 @@ class Sampling(Training):
 
 
 class LangevinState(NamedTuple):
-    """All that changes while sampling; ``coefficients`` are those of a step, as the last sweep left them."""
+    """State of a chain; ``coefficients`` are those of a step, as the last sweep computed them."""
 
     step: Tensor  # number of steps taken, an int64 scalar on the CPU
     weights: Tensor  # (weights,)
@@ -132,7 +132,7 @@ class Kernel(Protocol):
         """Compute the coefficients of steps of sizes l ("weights", "fixed"), in place."""
 
     def move(self, state: LangevinState, gradients: Gradients, room: Tensor, generator: torch.Generator) -> None:
-        """Take one step in place; ``room`` is memory for noise, as long as the weights."""
+        """Take one step in place; ``room`` is memory for the noise, of the length of the weights."""
 
 
 class Langevin(Trainer[LangevinState]):

@@ -31,7 +31,7 @@ class InputAxis(NamedTuple):
 
     @property
     def units(self) -> int:
-        """Number of inputs."""
+        """The number of inputs."""
         return self.slot.shape[self.axis] * self.groups
 
     def on_weights(self, factor: Tensor) -> Tensor:

@@ -25,7 +25,7 @@ from r2d2net.model import BayesianModel, Tensors
 
 
 class PointState(NamedTuple):
-    """All that changes in training."""
+    """State of a point estimate: all that changes in training."""
 
     step: Tensor  # number of steps taken, an int64 scalar on the CPU
     mean: Tensor  # the weights, (weights,)

@@ -23,7 +23,7 @@ Scales = dict[str, Any]  # parameter name -> the prior's scales
 
 
 class Known(NamedTuple):
-    """What is known of weights when their scales are refreshed: a draw of them, or means and E w^2."""
+    """Values of the weights given which their scales are refreshed: a draw, or means and E w^2."""
 
     weights: Tensor
     second_moment: Tensor | None = None
@@ -34,7 +34,7 @@ class ScaleUpdate(Protocol):
 
     @property
     def needs_draw(self) -> bool:
-        """Whether it conditions on a draw of the weights, and not on E w^2."""
+        """Whether the update conditions on a draw of the weights rather than on E w^2."""
 
     def __call__(
         self, prior: AnyPrior, scales: Any, precision: Tensor, known: Known, generator: torch.Generator
@@ -44,7 +44,7 @@ class ScaleUpdate(Protocol):
 
 @dataclass(frozen=True)
 class GibbsUpdate:
-    """A Gibbs sweep of the scales at a draw of the weights; ``compiled`` asks for fused kernels."""
+    """A Gibbs sweep of the scales given a draw of the weights; ``compiled`` uses fused kernels."""
 
     compiled: bool = False
     needs_draw: bool = True
@@ -70,7 +70,7 @@ class CoordinateUpdate:
 
 
 class ScaleSweeps:
-    """The scales of all priors of a model, and one way to refresh them."""
+    """The scales of all priors of a model, and the update by which they are refreshed."""
 
     def __init__(self, model: BayesianModel[Any], update: ScaleUpdate) -> None:
         self.model, self.update = model, update

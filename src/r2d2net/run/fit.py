@@ -178,11 +178,11 @@ class Request:
         method, validation, batch_size = self.method, self.validation, self.batch_size
         streams = isinstance(data, (DataLoader, Dataset))
         compared = len(self.models()) * self.restarts > 1
-        which = Argument("restarts", self.restarts) if self.restarts > 1 else Argument("prior", self.prior)
+        cause = Argument("restarts", self.restarts) if self.restarts > 1 else Argument("prior", self.prior)
         if compared and validation is None:
             if streams:
                 problem, fix = "needs validation data: a Dataset cannot be split", ("give ", ROWS_GIVEN)
-                raise ParameterError(problem, argument=which.name, value=which.value, fix=fix)
+                raise ParameterError(problem, argument=cause.name, value=cause.value, fix=fix)
             validation = HELD_OUT
         if self.patience is not None and validation is None:
             fix = ("give ", Argument("validation", HELD_OUT), ", say")
@@ -193,7 +193,7 @@ class Request:
             raise ParameterError(problem, argument="patience", value=self.patience, fix="leave it out")
         if compared and method.runs > 1:
             problem = f": {name} makes {method.runs} runs of its own"
-            raise ParameterError(problem, argument=which.name, value=which.value, fix="leave it out")
+            raise ParameterError(problem, argument=cause.name, value=cause.value, fix="leave it out")
         if method.full_batch:
             if streams:
                 stream = ("is a ", Value(type(data)), f": {name} needs all rows at once")

@@ -32,7 +32,7 @@ from r2d2net.run.global_generator import lent_generator
 
 @dataclass(frozen=True)
 class Prepared:
-    """Data ready to train on."""
+    """Training data, ready for the network."""
 
     batches: Batches
     y: Tensor  # training targets as the network sees them

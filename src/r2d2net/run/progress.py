@@ -1,4 +1,4 @@
-"""A progress bar with what matters, on a terminal only."""
+"""A progress bar with the figures of the last epoch, on a terminal only."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a run stands, kept in a file: what is needed to go on after an interruption as if there had been none."""
+"""Checkpoints of a run, from which it continues after an interruption with bitwise the same result."""
 
 from __future__ import annotations
 

@@ -76,7 +76,7 @@ def run_several(
 
 
 def clear(folder: Path) -> None:
-    """Remove the runs of a choice or an ensemble that has been made or given up."""
+    """Remove the folders of the single runs of a finished or abandoned choice or ensemble."""
     if (folder / FOLDER).exists():
         shutil.rmtree(folder / FOLDER)
 
@@ -92,17 +92,17 @@ class Outcome(NamedTuple):
 
 
 def _combined(plans: Sequence[Plan], folder: Path, jobs: int | None, verbose: bool) -> Posterior[Any]:
-    """Run all plans in folders of their own and make one posterior of what they left."""
+    """Run all plans in folders of their own and combine them to one posterior."""
     folders, outcomes = _run_all(plans, folder, jobs, verbose)
     return _best(plans, folders, outcomes) if plans[0].compared else _merged(plans, folders, outcomes)
 
 
 def _best(plans: Sequence[Plan], folders: Sequence[Path], outcomes: Sequence[Outcome]) -> Posterior[Any]:
-    """Return the best of the compared runs; the divergence of one is no concern of the others."""
+    """Return the best of the compared runs, without those that diverged."""
     entries = [_entry(plan, outcome) for plan, outcome in zip(plans, outcomes, strict=True)]
     finite = [index for index, entry in enumerate(entries) if entry["validation"] is not None]
     if not finite:
-        raise _told(f"all {len(plans)} runs failed; the first: ", outcomes[0])
+        raise _named_failure(f"all {len(plans)} runs failed; the first: ", outcomes[0])
     best = min(finite, key=lambda index: entries[index]["validation"])
     posterior = finished(folders[best], plans[best])
     assert posterior is not None
@@ -114,7 +114,7 @@ def _merged(plans: Sequence[Plan], folders: Sequence[Path], outcomes: Sequence[O
     """Return all draws of the runs as one posterior; if one run failed there is none."""
     for number, outcome in enumerate(outcomes, 1):
         if outcome.failure is not None:
-            raise _told(f"run {number} of {len(plans)}: ", outcome)
+            raise _named_failure(f"run {number} of {len(plans)}: ", outcome)
     each = [finished(folder, plan) for folder, plan in zip(folders, plans, strict=True)]
     parts = [posterior for posterior in each if posterior is not None]
     together = parts[0].source.with_state(merged([posterior.state for posterior in parts]))
@@ -153,12 +153,12 @@ def _entry(plan: Plan, outcome: Outcome) -> dict[str, Any]:
     return entry if outcome.failure is None else {**entry, "error": str(outcome.failure)}
 
 
-def _told(which: str, outcome: Outcome) -> DivergenceError:
+def _named_failure(run: str, outcome: Outcome) -> DivergenceError:
     """Return the failure of one run as an error of all, beginning with the number of the run."""
     assert outcome.failure is not None
     problem = outcome.failure.problem
     parts = (problem,) if isinstance(problem, str) else problem
-    return DivergenceError((which, *parts), fix=outcome.failure.fix)
+    return DivergenceError((run, *parts), fix=outcome.failure.fix)
 
 
 def _outcomes(plans: Sequence[Plan], folders: Sequence[Path], jobs: int | None) -> Iterator[tuple[int, Outcome]]:

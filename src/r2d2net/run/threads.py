@@ -1,4 +1,4 @@
-"""Torch on one thread, for a while."""
+"""A context in which torch uses one thread."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ class Plan:
 
     @property
     def seed(self) -> int:
-        """The seed of this run: the user's own for the first, others for restarts."""
+        """Seed of this run: the user's for the first run, derived ones for restarts."""
         seed, restart = self.settings["seed"], self.settings["restart"]
         return seed if restart == 0 else mix(seed, RESTART + restart)
 
@@ -126,9 +126,9 @@ def train(plan: Plan, folder: Path | None, *, resume: bool, verbose: bool) -> Po
         source, prepared.units, flat_target=prepared.flat_target, history=run.history, settings=settings
     )
     if plan.compared:
-        which = {"prior": settings["candidate"], "restart": settings["restart"]}
+        labels = {"prior": settings["candidate"], "restart": settings["restart"]}
         posterior.candidates = [
-            {**which, "validation": validation_score(source, prepared, FINAL_DRAWS, settings["score"])}
+            {**labels, "validation": validation_score(source, prepared, FINAL_DRAWS, settings["score"])}
         ]
     if folder is not None:
         posterior.save(folder)
