@@ -59,7 +59,7 @@ class SWAGState(NamedTuple):
 
     step: Tensor  # number of steps taken, an int64 scalar on the CPU
     point: PointState  # where training stands
-    count: Tensor  # number of iterates collected, an int64 scalar on the CPU
+    collected: Tensor  # number of iterates, an int64 scalar on the CPU
     mean: Tensor  # of the iterates, (weights,)
     square: Tensor  # mean of their squares, (weights,)
     deviations: Tensor  # D, (rank, weights); the oldest is replaced
@@ -86,12 +86,12 @@ class SWAGTrainer(Trainer[SWAGState]):
         state = state._replace(step=point.step, point=point, noise=point.noise)
         taken = int(point.step) - self.first
         if taken > 0 and taken % self.every == 0:
-            count = state.count + 1
+            count = state.collected + 1
             mean = torch.lerp(state.mean, point.mean, 1 / int(count))
             square = torch.lerp(state.square, point.mean.square(), 1 / int(count))
             deviations = state.deviations.clone()
-            deviations[int(state.count) % self.settings.rank] = point.mean - mean
-            state = state._replace(count=count, mean=mean, square=square, deviations=deviations)
+            deviations[int(state.collected) % self.settings.rank] = point.mean - mean
+            state = state._replace(collected=count, mean=mean, square=square, deviations=deviations)
         return state, info
 
     def source(self, state: SWAGState) -> SWAGDraws:
@@ -113,10 +113,10 @@ class SWAGDraws(DrawSource[SWAGState]):
         return self._networks(self._mean()[None])
 
     def _mean(self) -> Tensor:
-        return self.state.mean if int(self.state.count) else self.state.point.mean
+        return self.state.mean if int(self.state.collected) else self.state.point.mean
 
     def _weights(self, n: int, generator: torch.Generator | None) -> Tensor:
-        state, kept = self.state, min(int(self.state.count), len(self.state.deviations))
+        state, kept = self.state, min(int(self.state.collected), len(self.state.deviations))
         if kept < 2:
             return self._mean().expand(n, -1)
         variance = (state.square - state.mean.square()).clamp(min=0)

@@ -103,6 +103,17 @@ def test_a_run_of_both_is_saved_and_loaded(tmp_path: Path) -> None:
         rn.load(tmp_path, network(), classes=[SWAG, network])
 
 
+def test_draws_of_swag_have_its_covariance() -> None:
+    """Means within six standard errors, variances within six of theirs: false-alarm rate below 1e-7."""
+    posterior = fit(method=SWAG(iterates=6, rank=4), epochs=10)
+    state, draws = posterior.state, 20_000
+    expected = (state.square - state.mean.square()).clamp(min=0) / 2 + state.deviations.square().sum(0) / (2 * 3)
+    weights = posterior.sample(draws, seed=0)
+    assert bool(((weights.mean(0) - state.mean).abs() < 6 * (expected / draws).sqrt()).all())
+    assert bool(((weights.var(0) / expected - 1).abs() < 6 * (2 / draws) ** 0.5).all())
+    assert int(state.collected) == 7  # 15 steps after the burn-in, every second of them
+
+
 class Killed(BaseException):
     """Stands for a kill: nothing catches it."""
 
