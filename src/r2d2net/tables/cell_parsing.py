@@ -23,6 +23,7 @@ EXPONENT_FROM = 1e16  # from here on floats are written with an exponent
 INFINITE = ("inf", "infinity")
 MISSING_WORDS = frozenset(("na", "n/a", "#n/a", "nan", "null", "none", "-", "?", "."))  # among numbers and dates
 LONGEST_WORD = max(map(len, MISSING_WORDS))
+HEAD = 20  # cells that are looked at before a column is read as plain numbers
 ZERO_DECIMALS = re.compile(r"(-?\d+)\.0+")
 
 Values = NDArray[np.float64]
@@ -88,6 +89,8 @@ def parse_numbers(texts: np.ndarray, number_format: str) -> Values:
     else:
         import pandas as pd
 
+        if any(text is not None and "," in text for text in texts[:HEAD]):  # pandas refuses those too, but slowly
+            texts = np.array([None if text is None or "," in text else text for text in texts], dtype=object)
         values = np.asarray(pd.to_numeric(texts, errors="coerce"), dtype=np.float64)
     return with_infinite(values)
 
