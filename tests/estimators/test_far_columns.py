@@ -13,7 +13,7 @@ import r2d2net as rn
 from r2d2net import R2D2Classifier, R2D2Regressor
 from r2d2net.estimators.float64_units import move_inputs, move_targets
 
-SMALL: dict[str, Any] = {"hidden": (8,), "epochs": 60, "draws": 20, "random_state": 2}
+SMALL: dict[str, Any] = {"hidden": (8,), "epochs": 60, "draws": 20, "random_state": 0}
 RIGHT = 5e-3  # of a deviation: rounding in float32 and 60 epochs of it
 
 
@@ -41,7 +41,8 @@ def test_inputs_and_targets_far_from_zero(at: float, of: float, target: float, v
     near = R2D2Regressor(**SMALL, validation=held[0]).fit(x, y)
     model = R2D2Regressor(**SMALL, validation=held[1]).fit(far, far_y)
     assert parts(model, far, target) == pytest.approx(parts(near, x), abs=RIGHT * y.std())
-    assert model.score(far, far_y) > 0.85
+    assert model.score(far, far_y) == pytest.approx(near.score(x, y), abs=2 * RIGHT)
+    assert near.score(x, y) > 0.5  # a constant has 0: the two do not agree because neither has learnt anything
     assert model.feature_importances_ == pytest.approx(near.feature_importances_, abs=RIGHT)
     last, usual = model.posterior_.history[-1], near.posterior_.history[-1]
     assert last == pytest.approx(usual, rel=1e-2, abs=1e-2)  # scores stay in the user's units
