@@ -1,6 +1,7 @@
 """What a user sees while a fit runs."""
 
 import io
+import sys
 
 import pytest
 import torch
@@ -17,6 +18,7 @@ X = torch.randn(40, 2, generator=torch.Generator().manual_seed(0))
 def screen(monkeypatch):
     """Standard error as a terminal of 200 columns, and what is written to it."""
     text = io.StringIO()
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     monkeypatch.setattr(module, "terminal", lambda: Console(file=text, force_terminal=True, width=200))
     return text
 

@@ -84,6 +84,6 @@ def test_candidates_scale_the_step_sizes_of_their_run():
     usual = scaled(default, model, shorter, 1.0)
     assert usual == default
     less = scaled(default, model, shorter, 0.5)
-    assert less.lr == pytest.approx(0.5 * default.build(model, n=1, steps=shorter).largest_step)
+    assert less.lr == pytest.approx(0.5 * default.build(model, n=1, steps=shorter).descent.largest_step)
     assert scaled(default, model, shorter, 0.5, rho_share=0.1).lr_rho == pytest.approx(0.1 * less.lr)
     assert scaled(default, model, shorter, 1.0, temperature=0.01).temperature == 0.01
