@@ -60,7 +60,7 @@ def network(algorithm: Any, own_prior: Any = None, *, classes: bool = False, **s
             loaded = rn.load(folder, perceptron(3 if classes else 1))
             again = loaded.outputs(x, 20)
         history = [[value for _, value in sorted(entry.items())] for entry in posterior.history]
-        return [posterior.outputs(x, 20), again, posterior.sample(3, seed=1), history]
+        return [posterior.outputs(x, 20), again, posterior.sample(3, seed=1), history, posterior.candidates]
 
     return run
 
