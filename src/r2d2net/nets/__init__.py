@@ -4,7 +4,6 @@ Networks of images map (rows, channels, size, size) to (rows, classes).
 """
 
 from r2d2net.nets.alexnet import AlexNet
-from r2d2net.nets.architectures import Architecture, architecture_table, architectures
 from r2d2net.nets.by_name import build
 from r2d2net.nets.lenet import LeNet
 from r2d2net.nets.perceptron import MLP, mlp, paper_mlp
@@ -17,13 +16,10 @@ __all__ = [
     "MLP",
     "VGG",
     "AlexNet",
-    "Architecture",
     "LeNet",
     "ResNet",
     "SimpleCNN",
     "ViT",
-    "architecture_table",
-    "architectures",
     "build",
     "mlp",
     "paper_mlp",

@@ -21,6 +21,7 @@ from r2d2net import nets
 from r2d2net.inference.base import flatten
 from r2d2net.likelihoods import Categorical
 from r2d2net.model import BayesianModel
+from r2d2net.paper.architectures import architectures
 from r2d2net.paper.experiments import TITLES
 from r2d2net.paper.experiments.artefact import Artefact, Scale
 from r2d2net.paper.experiments.grid import Cell, Place, Settings
@@ -60,7 +61,7 @@ def cells(scale: Scale, replicates: int | None = None) -> Sequence[Cell]:
 def compute(settings: Settings, place: Place) -> dict[str, Any]:
     """Count the parameters of all networks, or those of a row, whose step is also timed."""
     if settings["kind"] == "architectures":
-        return {"architectures": [architecture._asdict() for architecture in nets.architectures()]}
+        return {"architectures": [architecture._asdict() for architecture in architectures()]}
     model = BayesianModel(nets.build(settings["net"]), prior_of(settings["row"]), Categorical())
     method = method_of(settings["row"])
     running = method.build(model, n=IMAGES, steps=10 * IMAGES // settings["batch_size"])
