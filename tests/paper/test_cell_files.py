@@ -10,7 +10,7 @@ from paper.report.grids import cell, simulation, write_grid
 from r2d2net.errors import DataError
 from r2d2net.files import write_json
 from r2d2net.paper import cell_files
-from r2d2net.paper.cell_files import pack_cells, read_table, unpack_cells
+from r2d2net.paper.cell_files import note_on_table, pack_cells, read_table, unpack_cells
 from r2d2net.paper.report import grid_report
 from r2d2net.paper.report.grid_report import report_as_markdown, write_report
 from r2d2net.paper.report.grid_results import read_grid
@@ -74,6 +74,31 @@ def test_where_there_are_files_the_table_is_not_read(grid):
     assert read_grid(grid).missing == ["r2d2-svgi-1"]
     write_report(grid)
     assert "r2d2-svgi-1" not in read_table(grid)
+
+
+def test_a_table_that_differs_from_the_files_is_named(grid):
+    """A pulled table, newer than the files of an earlier run, is not passed over silently."""
+    table = pack_cells(grid)
+    assert note_on_table(grid) is None
+    assert "cells.jsonl" not in command("report", grid, "--quiet").error
+    lines = table.read_text().splitlines()
+    table.write_text("\n".join(lines[1:]) + "\n")  # a running grid has more files than lines
+    assert note_on_table(grid) is None
+    changed = {**json.loads(lines[0]), "seconds": 1234.5}
+    table.write_text("\n".join([json.dumps(changed), *lines[1:]]) + "\n")
+    note = note_on_table(grid)
+    assert note.startswith(
+        f"{table} holds 1 result that the cell files lack or have otherwise ({changed['key']}): remove"
+    )
+    ended = command("report", grid, "--quiet")
+    assert (ended.code, ended.error.splitlines()[0]) == (0, note)
+    assert note_on_table(grid) is None  # the table has been replaced
+    (grid / "cells" / f"{changed['key']}.json").unlink()
+    assert "holds 1 result" in note_on_table(grid)
+    table.write_text("{\n")
+    assert "line 1, cannot be read: the cell files count" in note_on_table(grid)
+    shutil.rmtree(grid / "cells")
+    assert note_on_table(grid) is None
 
 
 def test_a_kill_while_files_are_restored_leaves_none(grid, monkeypatch):

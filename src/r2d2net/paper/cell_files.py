@@ -4,7 +4,8 @@
     <folder>/cells.jsonl         the same results, one line each, in the order of the file names
 
 A running grid writes cell files and resumes from them. `pack_cells` copies them into the table, `unpack_cells` restores
-them, byte for byte. The table is read only where there is no folder ``cells``: where both exist, cell files count.
+them, byte for byte. The table is read only where there is no folder ``cells``: where both exist, cell files count, and
+`note_on_table` tells whether the table holds anything else.
 """
 
 from __future__ import annotations
@@ -93,6 +94,32 @@ def read_table(folder: Path) -> dict[str, Result]:
             raise DataError(problem, value=_line(path, number), fix=fix)
         results[result["key"]] = result
     return results
+
+
+def note_on_table(folder: Path) -> str | None:
+    """Describe the results of a table that are not used because the folder has cell files too.
+
+    A table that a running grid has left behind holds fewer results than the cell files: that is nothing to tell.
+
+    Args:
+        folder: The folder of a grid.
+
+    Returns:
+        One line; None where the table holds no result that is absent from the cell files or different there.
+    """
+    if not (folder / TABLE).exists() or has_table(folder):
+        return None
+    use = f"remove {folder / CELLS} to use the table; otherwise it is replaced"
+    try:
+        results = read_table(folder)
+    except DataError as error:
+        return f"{error.value} cannot be read: the cell files count; the table is replaced"
+    paths = {key: cell_path(folder, key) for key in results}
+    unused = [key for key, path in paths.items() if not path.exists() or read_cell(path) != results[key]]
+    if not unused:
+        return None
+    count = f"{len(unused)} result{'s' if len(unused) > 1 else ''}"
+    return f"{folder / TABLE} holds {count} that the cell files lack or have otherwise ({unused[0]}): {use}"
 
 
 def pack_cells(folder: Path) -> Path | None:

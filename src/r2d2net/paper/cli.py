@@ -150,9 +150,12 @@ def report(
     quiet: Quiet = False,
 ) -> None:
     """Run `r2d2net report`."""
-    from r2d2net.paper.report.index_page import write_reports
+    from r2d2net.paper.cell_files import note_on_table
+    from r2d2net.paper.report.index_page import grids_in, write_reports
     from r2d2net.paper.report.result_exports import HINT, has_parquet
 
+    for note in filter(None, map(note_on_table, grids_in(folders))):
+        typer.echo(note, err=True)
     _say_what_was_written(write_reports(folders, out), json=json, quiet=quiet, content={})
     if not (has_parquet() or quiet):
         typer.echo(HINT, err=True)

@@ -61,6 +61,17 @@ def test_a_grid_goes_on_from_a_table_of_results(artefact, tmp_path):
     assert [(grid.shared / name).read_text() for name in ("a", "b")] == [".", "."], "neither was computed twice"
 
 
+def test_a_table_beside_other_cell_files_is_named(artefact, tmp_path):
+    grid, _ = ask(tmp_path)
+    pack_cells(grid.folder)
+    grid.path(grid.cells[1]).unlink()
+    shown = io.StringIO()
+    reproduce(Request("made-up", "smoke", workers=1, out=tmp_path), Console(file=shown, width=40), quiet=True)
+    note = f"{grid.folder / 'cells.jsonl'} holds 1 result that the cell files lack or have otherwise (b-0): remove "
+    assert shown.getvalue().startswith(note)
+    assert shown.getvalue().count("\n") == 1
+
+
 def test_variants_have_folders_of_their_own(artefact, tmp_path):
     assert artefact.grid("smoke", tmp_path, variant="plain").folder == tmp_path / "made-up-smoke"
     other = artefact.grid("smoke", tmp_path, variant="other")

@@ -14,7 +14,7 @@ from rich.console import Console
 
 from r2d2net.errors import Argument, ParameterError, require_whole
 from r2d2net.files import make_folder, write_json
-from r2d2net.paper.cell_files import unpack_cells
+from r2d2net.paper.cell_files import note_on_table, unpack_cells
 from r2d2net.paper.experiments import ARTEFACTS
 from r2d2net.paper.experiments.artefact import SCALES, Artefact, Scale
 from r2d2net.paper.experiments.data_requirements import require_data
@@ -71,8 +71,8 @@ def reproduce(request: Request, console: Console, *, quiet: bool = False) -> tup
 
     Args:
         request: What is to be reproduced.
-        console: Where progress is shown.
-        quiet: Whether to show nothing.
+        console: Where progress is shown, and a note on a table of results that is not used.
+        quiet: Whether to show no progress.
 
     Returns:
         The grid, and what happened to its cells: those that failed are among it.
@@ -91,6 +91,9 @@ def reproduce(request: Request, console: Console, *, quiet: bool = False) -> tup
     whole = with_seed(artefact.grid(request.scale, request.out, request.replicates, request.variant), request.seed)
     grid = whole.only(request.only)
     unfinished = unfinished_cells(grid, request.out)
+    note = note_on_table(grid.folder)
+    if note is not None:
+        console.print(note, soft_wrap=True, markup=False, highlight=False)
     if request.address is None:  # the nodes of a cluster have their own data
         require_data(artefact, unfinished)
     with backend_of(request, artefact) as backend:
