@@ -206,3 +206,17 @@ def test_the_command_line_names_options(tmp_path: Path, options: list[str], line
     make_table(40).to_csv(table, index=False)
     ended = command("fit", table, "--target", "price", "--out", tmp_path / "run", "--quiet", *options)
     assert (ended.code, ended.error) == (2, f"error: {line}\n")
+
+
+@pytest.mark.parametrize(
+    ("argument", "arguments"),
+    [
+        ("prior", {"prior": rn.priors.R2D2}),
+        ("bias", {"bias": rn.priors.Gaussian}),
+        ("likelihood", {"likelihood": rn.likelihoods.Gaussian}),
+    ],
+)
+def test_a_class_in_place_of_an_object_is_told_so(argument, arguments):
+    name = arguments[argument].__name__
+    with pytest.raises(rn.ParameterError, match=rf"^{argument}={name} is a class: write {name}\(\)$"):
+        rn.BayesianModel(torch.nn.Linear(2, 1), **arguments)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from r2d2net.estimators import R2D2Classifier, R2D2Regressor
     from r2d2net.model import BayesianModel
     from r2d2net.posterior import Posterior, load, save
-    from r2d2net.prediction import Classification, Counts, DirichletClassification, Prediction, Regression
+    from r2d2net.prediction import Classification, Counts, DirichletClassification, Mixture, Prediction, Regression
     from r2d2net.run.fit import fit
 
 __version__ = "0.1.0"
@@ -34,6 +34,7 @@ __all__ = [
     "DataError",
     "DirichletClassification",
     "DivergenceError",
+    "Mixture",
     "ParameterError",
     "Posterior",
     "Prediction",
@@ -65,6 +66,7 @@ HOMES = {
     "Classification": "prediction",
     "Counts": "prediction",
     "DirichletClassification": "prediction",
+    "Mixture": "prediction",
     "Prediction": "prediction",
     "Regression": "prediction",
     "fit": "run.fit",

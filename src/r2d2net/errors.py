@@ -277,6 +277,30 @@ def require_whole(argument: str, value: object, least: int = 1) -> None:
     require(fits, argument, value, f"use a whole number from {least}")
 
 
+def require_instance(value: object, contract: type, argument: str, noun: str, fix: Text) -> None:
+    """Raise a one-line `ParameterError` unless ``value`` is an object of a contract; a class of it is told so.
+
+    Args:
+        value: The value of the argument.
+        contract: Class that the value must be an object of.
+        argument: Name of the argument.
+        noun: What such an object is called.
+        fix: What to give instead of something else.
+
+    Raises:
+        ParameterError: The value is a class, or something else.
+
+    >>> require_instance(int, int, "n", "number", "use 1")
+    Traceback (most recent call last):
+    ...
+    r2d2net.errors.ParameterError: n=int is a class: write int()
+    """
+    if isinstance(value, type) and issubclass(value, contract):
+        raise ParameterError("is a class", argument=argument, value=value, fix=f"write {value.__name__}()")
+    if not isinstance(value, contract):
+        raise ParameterError(f"is no {noun}", argument=argument, value=value, fix=fix)
+
+
 def _parts(text: Text) -> tuple[str | Argument | Value, ...]:
     return (text,) if isinstance(text, str) else text
 

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 from typing_extensions import TypeVar
 
-from r2d2net.errors import Argument, DataError, ParameterError, R2D2NetError, Shown, Value
+from r2d2net.errors import Argument, DataError, ParameterError, R2D2NetError, Shown, Value, require_instance
 from r2d2net.likelihoods import Gaussian as GaussianLikelihood
 from r2d2net.likelihoods import Likelihood
 from r2d2net.prediction import Prediction, PredictionT
@@ -106,10 +106,7 @@ class BayesianModel(Generic[PredictionT]):
     ) -> None:
         chosen: Any = GaussianLikelihood() if likelihood is None else likelihood
         self.likelihood: Likelihood[PredictionT] = chosen
-        if not isinstance(self.likelihood, Likelihood):
-            raise ParameterError(
-                "is no likelihood", argument="likelihood", value=likelihood, fix="use one of r2d2net.likelihoods"
-            )
+        require_instance(chosen, Likelihood, "likelihood", "likelihood", "use one of r2d2net.likelihoods")
         require_module(net)
         lazy = [name for name, parameter in net.named_parameters() if nn.parameter.is_lazy(parameter)]
         if lazy:
@@ -172,8 +169,7 @@ class BayesianModel(Generic[PredictionT]):
             >>> [slot.prior for slot in model.bayesian]
             [R2D2(a_pi=0.6, b=0.5, sigma0=1.0), Gaussian(scale=2.0)]
         """
-        if not isinstance(prior, ScaleMixturePrior):
-            raise ParameterError("is no prior", argument="prior", value=prior, fix="use one of r2d2net.priors")
+        require_instance(prior, ScaleMixturePrior, "prior", "prior", "use one of r2d2net.priors")
         normal = _norm_names(self.net)
         weights = {slot.name for slot in self.bayesian if len(slot.shape) > 1} - normal
         if not weights:
@@ -200,10 +196,7 @@ class BayesianModel(Generic[PredictionT]):
             >>> BayesianModel(nn.Linear(3, 1)).with_likelihood(GaussianLikelihood(noise=0.1)).likelihood
             Gaussian(noise=0.1)
         """
-        if not isinstance(likelihood, Likelihood):
-            raise ParameterError(
-                "is no likelihood", argument="likelihood", value=likelihood, fix="use one of r2d2net.likelihoods"
-            )
+        require_instance(likelihood, Likelihood, "likelihood", "likelihood", "use one of r2d2net.likelihoods")
         model: Any = copy.copy(self)
         model.net = copy.deepcopy(self.net)
         model.likelihood = likelihood
@@ -429,9 +422,8 @@ def _assign(
     patterns = dict(prior) if isinstance(prior, Mapping) else {}
     values = patterns.values() if isinstance(prior, Mapping) else (prior,)
     for argument, value in (*(("prior", value) for value in values), ("bias", bias), ("norm", norm)):
-        if not (value is None or isinstance(value, ScaleMixturePrior)):
-            fix = "use one of r2d2net.priors, or None"
-            raise ParameterError("is no prior", argument=argument, value=value, fix=fix)
+        if value is not None:
+            require_instance(value, ScaleMixturePrior, argument, "prior", "use one of r2d2net.priors, or None")
     deterministic = (deterministic,) if isinstance(deterministic, str) else deterministic
     _require_matches("prior", patterns, dict(net.named_parameters()))
     _require_matches("deterministic", deterministic, dict(net.named_parameters()))

@@ -157,7 +157,8 @@ class Posterior(Generic[PredictionT]):
         """
         require_whole("n", n)
         for drawn in self.source.draws(n, self._generator(seed, generator), at_once=1):
-            yield self._state_dict(drawn, 0)
+            for i in range(len(drawn.weights)):
+                yield self._state_dict(drawn, i)
 
     def _state_dict(self, drawn: Draws, i: int) -> Tensors:
         buffers = {name: buffer[i] for name, buffer in drawn.buffers.items()}

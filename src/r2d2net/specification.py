@@ -170,16 +170,19 @@ def _build(contract: type, specification: Specification, classes: Classes) -> An
     else:
         handed = [cls for cls in classes if cls.__name__ == name and issubclass(cls, contract)]
         if not handed:
+            outside = specification.get("origin") == OUTSIDE
+            lack = ", a class from outside r2d2net" if outside else ", which r2d2net does not have"
             raise CheckpointError(
-                (f"the saved run names the {registry.kind} ", Value(name), ", which r2d2net does not have"),
+                (f"the saved run names the {registry.kind} ", Value(name), lack),
                 fix=("hand its class over, load(..., ", Argument("classes", Shown(f"[{name}]")), ")"),
             )
         cls = handed[0]
     try:
         return cls.from_hyperparameters(**arguments) if contract is ScaleMixturePrior else cls(**arguments)
-    except (TypeError, ValueError) as error:
+    except Exception as error:  # a constructor from outside may raise anything
         other = "the class handed over" if specification.get("origin") == OUTSIDE else "that of this version of r2d2net"
-        raise CheckpointError(f"the saved run's {name} is not {other}: {error}") from error
+        reason = " ".join(str(error).split()) or type(error).__name__
+        raise CheckpointError(f"the saved run's {name} is not {other}: {reason}", fix="fit again") from error
 
 
 def network_text(model: BayesianModel[Any]) -> str:

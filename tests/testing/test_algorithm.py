@@ -102,6 +102,20 @@ class Narrow(PointDraw):
         return super().sample(n, generator)[:, 1:]
 
 
+class AllAtOnce(Point):
+    """Its draws come in one part, whatever ``at_once`` says."""
+
+    def source(self, state):
+        return OnePart(self.model, state)
+
+
+class OnePart(PointDraw):
+    available = None
+
+    def draws(self, n, generator=None, at_once=None):
+        return super().draws(n, generator)
+
+
 class NoTemperature(Point):
     def step(self, state, batch, generator):
         state, info = super().step(state, batch, generator)
@@ -157,6 +171,12 @@ def test_a_fault_is_rejected_and_named(name):
     with pytest.raises(ContractError) as caught:
         run_checks(case_of(faulty), {name: ALGORITHM_CHECKS[name]})
     assert caught.value.property == name
+
+
+def test_draws_that_come_in_too_large_parts_are_rejected():
+    name = "draws and predictions have their shapes"
+    with pytest.raises(ContractError, match="come in parts of"):
+        run_checks(case_of(method(AllAtOnce)), {name: ALGORITHM_CHECKS[name]})
 
 
 def test_what_fits_nothing_is_rejected():

@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from r2d2net.errors import ParameterError, Shown, Value, require_whole
-from r2d2net.inference.collection import CollectionState, merged
+from r2d2net.inference.collection import merged
 from r2d2net.posterior import Posterior
 
 LEAST_DRAWS = 4  # draws of a chain, so that each of its halves has a variance
@@ -142,10 +142,9 @@ def _parts(posterior: Posterior | Sequence[Posterior]) -> list[Posterior]:
     for part in parts:
         if not isinstance(part, Posterior):
             raise ParameterError(("holds a ", Value(type(part))), argument="posterior", fix="give what fit returns")
-        is_ensemble = part.settings.get("algorithm", {}).get("type") == "DeepEnsemble"
-        if not isinstance(part.state, CollectionState) or is_ensemble:
+        if not part.source.are_chains:
             name = part.settings.get("algorithm", {}).get("type", "this algorithm")
-            fix = "R-hat and ESS are for SGLD, SGHMC and HMC"
+            fix = "R-hat and ESS are for the chains of a sampler, such as HMC"
             raise ParameterError("has no chain of draws", value=Shown(name), fix=fix)
         same = part.state.weights.shape[2] == parts[0].model.size
         if not same or type(part.model.likelihood) is not type(parts[0].model.likelihood):

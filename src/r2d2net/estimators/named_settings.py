@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from sklearn.utils import check_random_state
 
-from r2d2net.errors import ParameterError, require
+from r2d2net.errors import require, require_instance
 from r2d2net.inference import Method
 from r2d2net.model import AnyPrior
 from r2d2net.priors import ScaleMixturePrior
@@ -41,11 +41,9 @@ def prior_of(prior: Any) -> AnyPrior | None:
     if isinstance(prior, str) and prior.lower() in PRIORS:
         named: AnyPrior = PRIORS.constructor(prior.lower())()
         return named
-    if not isinstance(prior, ScaleMixturePrior):
-        if isinstance(prior, type) and issubclass(prior, ScaleMixturePrior):
-            raise ParameterError("is a class", argument="prior", value=prior, fix=f"write {prior.__name__}()")
-        fix = f"use one of {', '.join(PRIORS)}, auto, or an object of that kind"
-        raise ParameterError("is no prior", argument="prior", value=prior, fix=fix)
+    fix = f"use one of {', '.join(PRIORS)}, auto, or an object of that kind"
+    require_instance(prior, ScaleMixturePrior, "prior", "prior", fix)
+    assert isinstance(prior, ScaleMixturePrior)
     return prior
 
 

@@ -24,7 +24,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from r2d2net.errors import CheckpointError, ParameterError, Shown, Value
+from r2d2net.errors import CheckpointError, ParameterError, Shown, Value, require_instance
 from r2d2net.likelihoods.base import Noise, Unit
 from r2d2net.model import AnyPrior, BayesianModel, Tensors
 from r2d2net.registry import ALGORITHMS, PRIORS
@@ -89,9 +89,12 @@ class DrawSource(ABC, Generic[StateT]):
 
     Attributes:
         draws_noise: Whether the noise is part of the draws, and not to be corrected by validation rows.
+        are_chains: Whether the stored draws are Markov chains, of which R-hat and effective sample sizes tell
+            something.
     """
 
     draws_noise: bool = False
+    are_chains: bool = False
 
     def __init__(self, model: BayesianModel[Any], state: StateT) -> None:
         self.model, self.state = model, state
@@ -334,12 +337,9 @@ def method_named(algorithm: Method | str) -> Method:
     if isinstance(algorithm, str) and algorithm.lower() in ALGORITHMS:
         method: Method = ALGORITHMS.constructor(algorithm.lower())()
         return method
-    if isinstance(algorithm, type) and issubclass(algorithm, Method):
-        fix = f"write {algorithm.__name__}()"
-        raise ParameterError("is a class", argument="algorithm", value=algorithm, fix=fix)
-    if not isinstance(algorithm, Method):
-        fix = f"use one of {', '.join(sorted(ALGORITHMS))}, or of r2d2net.inference"
-        raise ParameterError("is no algorithm", argument="algorithm", value=algorithm, fix=fix)
+    fix = f"use one of {', '.join(sorted(ALGORITHMS))}, or of r2d2net.inference"
+    require_instance(algorithm, Method, "algorithm", "algorithm", fix)
+    assert isinstance(algorithm, Method)
     return algorithm
 
 

@@ -131,20 +131,37 @@ class Collection(DrawSource[CollectionState]):
             members are different solutions, and hidden units that do the same in two of them stand in different places.
             The same holds of several chains, unless the model is linear.
         draws_noise: Whether the noise of the draws was drawn with them.
+        are_chains: Whether the draws are Markov chains, and not members of an ensemble.
     """
 
     def __init__(
-        self, model: BayesianModel[Any], state: CollectionState, *, has_mean: bool = True, draws_noise: bool = False
+        self,
+        model: BayesianModel[Any],
+        state: CollectionState,
+        *,
+        has_mean: bool = True,
+        draws_noise: bool = False,
+        are_chains: bool = True,
     ) -> None:
         super().__init__(model, state)
-        self.has_mean, self.draws_noise = has_mean, draws_noise
+        self.has_mean, self.draws_noise, self.are_chains = has_mean, draws_noise, are_chains
 
     @classmethod
-    def restored(
-        cls, model: BayesianModel[Any], saved: Tensors, *, has_mean: bool = True, draws_noise: bool = False
-    ) -> Collection:
-        """Return stored draws from the tensors of a file; a `CheckpointError` if they are not of this model."""
-        return cls(model, _state_from(model, saved), has_mean=has_mean, draws_noise=draws_noise)
+    def restored(cls, model: BayesianModel[Any], saved: Tensors, **traits: bool) -> Collection:
+        """Rebuild stored draws from the tensors of a file.
+
+        Args:
+            model: The model.
+            saved: Tensors by name.
+            **traits: The other arguments of the class.
+
+        Returns:
+            The stored draws.
+
+        Raises:
+            CheckpointError: If the tensors are of another model.
+        """
+        return cls(model, _state_from(model, saved), **traits)
 
     def draws(self, n: int, generator: torch.Generator | None = None, at_once: int | None = None) -> Iterator[Draws]:
         """Take draws evenly spaced over those stored, from a random offset; each exactly once if n is their number.

@@ -46,11 +46,12 @@ class DeepEnsemble(Training):
         return Member(self, model, n=n, steps=steps)
 
     def read(self, saved: Tensors, model: BayesianModel[Any], *, n: int, steps: int) -> Collection:
-        return Collection.restored(model, saved, has_mean=False)
+        return Collection.restored(model, saved, has_mean=False, are_chains=False)
 
 
 class Member(Point):
     """One member of an ensemble, bound to a model."""
 
     def finish(self, state: PointState) -> Collection:
-        return Collection(self.model, collected(state.step, self.source(state).center()), has_mean=False)
+        draws = collected(state.step, self.source(state).center())
+        return Collection(self.model, draws, has_mean=False, are_chains=False)

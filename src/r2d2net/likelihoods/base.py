@@ -41,7 +41,10 @@ class Likelihood(ABC, Generic[PredictionT]):
 
     @property
     def learns_noise(self) -> bool:
-        """Whether there is one noise variance for all rows, learnt from the data."""
+        """Whether one noise variance for all rows is learnt, as ``noise["variance"]``; predictions are `Regression`.
+
+        Validation rows then correct it. A likelihood that learns something else leaves this False.
+        """
         return False
 
     @abstractmethod

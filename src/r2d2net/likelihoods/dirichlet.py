@@ -49,7 +49,7 @@ class Dirichlet(Categorical):
         """Build the Dirichlet likelihood of a method for a categorical model; refuse other models."""
         if not (likelihood.has_classes and likelihood.is_softmax):
             name = type(likelihood).__name__
-            problem = f"does not suit the likelihood {name}: it is for classes"
+            problem = f"does not suit the likelihood {name}: it replaces a softmax over classes"
             raise ParameterError(problem, argument="algorithm", value=Shown(method), fix="use Categorical")
         return cls(link, base)
 

@@ -25,7 +25,7 @@ from r2d2net.inference.base import flatten, unflatten
 from r2d2net.metrics import macro_auroc
 from r2d2net.model import BayesianModel, Tensors
 from r2d2net.posterior import INTERRUPTED, Posterior
-from r2d2net.prediction import Classification, Prediction, Regression
+from r2d2net.prediction import Prediction, Regression
 from r2d2net.run.batches import mix
 from r2d2net.run.calibration import noise_factor
 from r2d2net.run.global_generator import lent_generator
@@ -148,17 +148,20 @@ def validation_score(source: DrawSource[Any], prepared: Prepared, draws: int, sc
     """
     predicted, target = _predict_validation(source, prepared, draws)
     if score == "auroc":
-        assert isinstance(predicted, Classification)
-        return 1 - macro_auroc(target.reshape(-1).long(), predicted.probs)
+        return 1 - macro_auroc(target.reshape(-1).long(), predicted.mean)
     return -float(predicted.log_prob(target).mean())
 
 
 def with_noise_of_validation(source: DrawSource[Any], prepared: Prepared) -> DrawSource[Any]:
-    """Return the source with its learnt noise variance corrected by the validation rows, if there are any."""
+    """Return the source with its learnt noise variance corrected by the validation rows, if there are any.
+
+    A likelihood that learns one noise variance predicts a `Regression`; what others learn is left as it is.
+    """
     if prepared.validation is None or not source.model.likelihood.learns_noise or source.draws_noise:
         return source
     predicted, target = _predict_validation(source, prepared, FINAL_DRAWS)
-    assert isinstance(predicted, Regression)
+    if not isinstance(predicted, Regression):
+        return source
     return source.with_noise_factor(noise_factor(predicted, target))
 
 

@@ -171,6 +171,11 @@ def check_draws(case: Case) -> None:
     demand(torch.equal(prediction.samples, again.samples), "predict gives two results for one seed")
     pieces = posterior.predict(case.x, 5, seed=2, rows=7).samples
     demand(torch.allclose(pieces, prediction.samples, rtol=1e-4, atol=1e-5), "predictions depend on rows=")
+    available = posterior.source.available
+    wanted = 3 if available is None else min(3, available)
+    generator = torch.Generator(posterior.model.device).manual_seed(0)
+    sizes = [len(networks.weights) for networks in posterior.source.draws(wanted, generator, at_once=2)]
+    demand(max(sizes) <= 2 and sum(sizes) == wanted, f"draws({wanted}, at_once=2) come in parts of {sizes}")
     state = next(posterior.state_dicts(1, seed=0))
     case.net().load_state_dict(state)
     for name, value in state.items():

@@ -44,9 +44,10 @@ def run_checks(subject: T, checks: Mapping[str, Callable[[T], None]]) -> None:
         except ContractError:
             raise
         except AssertionError as error:
-            raise ContractError(_shown(subject), name, str(error)) from error
+            raise ContractError(_shown(subject), name, " ".join(str(error).split())) from error
         except Exception as error:  # whatever foreign code raises is the finding
-            raise ContractError(_shown(subject), name, f"it raised {type(error).__name__}: {error}") from error
+            reason = f"it raised {type(error).__name__}: {' '.join(str(error).split())}"
+            raise ContractError(_shown(subject), name, reason) from error
 
 
 def _shown(subject: object) -> str:

@@ -6,7 +6,7 @@ import json
 import math
 import tempfile
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -15,6 +15,7 @@ from r2d2net.errors import DataError
 from r2d2net.likelihoods.base import Likelihood, Noise, Unit
 from r2d2net.model import BayesianModel
 from r2d2net.posterior import load
+from r2d2net.prediction import Regression
 from r2d2net.priors import Gaussian
 from r2d2net.run.fit import fit
 from r2d2net.specification import describe, likelihood_from
@@ -158,7 +159,7 @@ def check_noise(case: Case) -> None:
     same = likelihood.observe(output, case.y, noise, 0.0)
     demand(all(torch.allclose(same[key], noise[key]) for key in noise), "observe changes the noise at rate 0")
     if likelihood.learns_noise:
-        demand(bool(noise), "learns_noise, but init gives nothing")
+        demand("variance" in noise, "learns_noise, but init gives no 'variance'")
         leaves = {key: value.clone().requires_grad_() for key, value in observed.items()}
         with torch.enable_grad():
             mean = likelihood.log_prob(output, case.y, leaves).mean()
@@ -187,9 +188,12 @@ def check_prediction(case: Case) -> None:
 
 
 def check_traits(case: Case) -> None:
-    """Check that ``has_classes`` and ``is_softmax`` say what predictions do."""
+    """Check that ``has_classes``, ``is_softmax`` and ``learns_noise`` say what predictions are."""
     likelihood, outputs, noise = case.likelihood, case.output()[None], case.noise()
-    samples = likelihood.predict(outputs, noise, ONE).samples
+    prediction = likelihood.predict(outputs, noise, ONE)
+    samples = prediction.samples
+    corrects = isinstance(prediction, Regression)
+    demand(not likelihood.learns_noise or corrects, "learns_noise, but predictions are no Regression: leave it False")
     sums_to_one = samples.dim() == 3 and bool(((samples.sum(-1) - 1).abs() < 1e-6).all())
     demand(not likelihood.has_classes or sums_to_one, "has_classes, but predictions are no probabilities of classes")
     shifted = likelihood.predict(outputs + 2.5, noise, ONE).samples
@@ -224,6 +228,18 @@ def check_fit(case: Case) -> None:
         posterior.save(folder)
         again = load(folder, net, classes=[type(case.likelihood)])
     demand(torch.equal(again.predict(x, 5).samples, samples), "the posterior that is loaded predicts otherwise")
+    scores: list[Literal["nll", "auroc"]] = ["nll", "auroc"] if case.likelihood.has_classes else ["nll"]
+    for score in scores:
+        held = fit(
+            BayesianModel(net, Gaussian(), case.likelihood),
+            (x, given),
+            epochs=2,
+            validation=(x, given),
+            score=score,
+            verbose=False,
+        )
+        last = held.history[-1]["validation"]
+        demand(math.isfinite(last), f"the validation score {score!r} of a fitted network is {last}")
 
 
 LIKELIHOOD_CHECKS: dict[str, Callable[[Case], None]] = {
