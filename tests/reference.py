@@ -1,7 +1,8 @@
 """What the tests of `r2d2net.distributions` are measured against; nothing here uses the library.
 
 `gold` reads the 30-digit values of data/gold.json; `BesselReference` gives 30-digit values anywhere else;
-`GigReference` integrates the giG density on a grid; `ks_p_value` is the Kolmogorov-Smirnov test.
+`GigReference` integrates the giG density on a grid; `PolyaGammaReference` inverts a Laplace transform; `ks_p_value` is
+the Kolmogorov-Smirnov test.
 """
 
 from __future__ import annotations
@@ -162,6 +163,41 @@ class GigReference:
             far = np.log(x) - np.log(self.mode)
         d = np.where(np.abs(relative) < 0.5, np.log1p(np.clip(relative, -0.5, 0.5)), far)
         return np.interp(d, self.grid, self.cumulative)
+
+
+class PolyaGammaReference:
+    """PG(b, z) from its Laplace transform alone, by Talbot's contour (J. Abate and P. Valko, IJNME 60, 2004).
+
+    The CDF is off by less than 1e-9 for b max(|z|, 5) <= 50; narrower laws, which are refused, need more nodes.
+    """
+
+    def __init__(self, b: int, z: float, nodes: int = 24) -> None:
+        assert b * max(abs(z), 5) <= 50
+        self.b, self.half = b, abs(z) / 2
+        theta = np.arange(1, nodes) * np.pi / nodes
+        cot = 1 / np.tan(theta)
+        self.scale = 0.4 * nodes
+        self.contour = np.concatenate([[1.0], theta * (cot + 1j)])
+        self.weights = np.concatenate([[0.5], 1 + 1j * (theta + (theta * cot - 1) * cot)]) * self.scale / nodes
+
+    def transform(self, t: np.ndarray) -> np.ndarray:
+        """E e^(-t X) = (cosh h / cosh w)^b with h = z / 2 and w = sqrt(h^2 + t / 2), for complex t too."""
+        w = np.sqrt(self.half**2 + t / 2)
+        excess = t / 2 / (w + self.half)  # w - h
+        return (np.exp(-excess) * (1 + np.exp(-2 * self.half)) / (1 + np.exp(-2 * w))) ** self.b
+
+    def cdf(self, x: np.ndarray) -> np.ndarray:
+        return np.where(x > 0, self._inverse(x, 1).clip(0, 1), 0.0)
+
+    def pdf(self, x: np.ndarray) -> np.ndarray:
+        return self._inverse(x, 0) / x
+
+    def _inverse(self, x: np.ndarray, integrals: int) -> np.ndarray:
+        x = np.asarray(x, dtype=float)
+        total, safe = np.zeros(x.shape), np.where(x > 0, x, 1.0)
+        for place, weight in zip(self.scale * self.contour, self.weights, strict=True):
+            total += (weight * np.exp(place) * self.transform(place / safe) / place**integrals).real
+        return total
 
 
 def _excess(d: np.ndarray) -> np.ndarray:

@@ -15,6 +15,8 @@ from r2d2net.distributions.gig_sampler import sample_gig
 from r2d2net.distributions.half_cauchy import HalfCauchy
 from r2d2net.distributions.inverse_gaussian import InverseGaussian, ReciprocalInverseGaussian
 from r2d2net.distributions.kl import kl_gamma_random_rate
+from r2d2net.distributions.polya_gamma import PolyaGamma
+from r2d2net.distributions.polya_gamma_sampler import sample_polya_gamma
 from r2d2net.distributions.primitives import gamma_mean_log, standard_gamma
 from r2d2net.distributions.spike_slab_normal import SpikeSlabNormal
 
@@ -23,6 +25,7 @@ __all__ = [
     "GeneralizedInverseGaussian",
     "HalfCauchy",
     "InverseGaussian",
+    "PolyaGamma",
     "ReciprocalInverseGaussian",
     "SpikeSlabNormal",
     "bessel_k_ratio",
@@ -33,6 +36,7 @@ __all__ = [
     "log_bessel_k",
     "log_bessel_k_dnu",
     "sample_gig",
+    "sample_polya_gamma",
     "scaled_expint",
     "scaled_log_k",
     "standard_gamma",
