@@ -177,7 +177,7 @@ def test_networks_in_half_precision_are_one_clear_line(dtype):
         ({"deterministic": ["nothing"]}, ["'nothing'", "0.weight"]),
         ({"prior": {"*": None}}, ["every parameter deterministic"]),
         ({"prior": "r2d2"}, ["prior='r2d2'", "r2d2net.priors"]),
-        ({"prior": {"0.weight": R2D2}}, ["is no prior"]),
+        ({"prior": {"0.weight": R2D2}}, ["is a class: write R2D2()"]),
         ({"bias": 1.0}, ["bias=1.0"]),
         ({"likelihood": "gaussian"}, ["likelihood='gaussian'", "r2d2net.likelihoods"]),
         ({"net": nn.ReLU()}, ["no parameters"]),

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from fnmatch import fnmatchcase
 from typing import Any, Generic, NamedTuple, Self, cast
 
 import torch
@@ -23,9 +22,10 @@ from r2d2net.errors import Argument, DataError, ParameterError, R2D2NetError, Sh
 from r2d2net.likelihoods import Gaussian as GaussianLikelihood
 from r2d2net.likelihoods import Likelihood
 from r2d2net.prediction import Prediction, PredictionT
+from r2d2net.prior_assignment import AnyPrior as AnyPrior
+from r2d2net.prior_assignment import assign_priors, frozen_names, require_learnable, require_unfrozen
 from r2d2net.priors import R2D2, Gaussian, ScaleMixturePrior
 
-AnyPrior = ScaleMixturePrior[Any]
 OtherT = TypeVar("OtherT", bound=Prediction)
 Tensors = dict[str, Tensor]
 NORMALIZATION = (
@@ -34,7 +34,6 @@ NORMALIZATION = (
     nn.GroupNorm,
     nn.RMSNorm,
 )
-DTYPES = (torch.float32, torch.float64)
 NEUTRAL = (nn.Flatten, nn.Unflatten, nn.Identity, nn.Dropout)  # layers that leave a linear network linear
 
 
@@ -117,12 +116,14 @@ class BayesianModel(Generic[PredictionT]):
         every = dict(self.net.named_parameters())
         if not every:
             raise ParameterError("has no parameters", argument="net", fix="there is nothing to learn")
-        self.frozen = _frozen(every, frozen)
+        self.frozen = frozen_names(every, frozen)
         self.net.requires_grad_(False)
         parameters = {name: parameter for name, parameter in every.items() if name not in self.frozen}
-        _require_learnable(parameters)
-        _require_unfrozen(prior, every, self.frozen)
-        priors = _assign(self.net, parameters, R2D2() if prior is None else prior, bias, norm, deterministic)
+        require_learnable(parameters)
+        require_unfrozen(prior, every, self.frozen)
+        chosen_prior = R2D2() if prior is None else prior
+        normal = _norm_names(self.net)
+        priors = assign_priors(every, parameters, normal, chosen_prior, bias, norm, deterministic)
         self.bayesian = _slots({n: p for n, p in parameters.items() if priors[n] is not None}, priors)
         self.fixed = _slots({n: p for n, p in parameters.items() if priors[n] is None}, priors)
         if not self.bayesian:
@@ -369,79 +370,6 @@ def refusing_inputs(x: Any) -> Iterator[None]:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         problem = ("does not take ", Argument("x"), " of shape ", Value(Shown(shapes)), f": {reason}")
         raise DataError(problem, argument="net") from error
-
-
-def _frozen(parameters: Mapping[str, nn.Parameter], patterns: Sequence[str] | None) -> tuple[str, ...]:
-    """Return the names of the frozen parameters."""
-    if patterns is None:
-        return tuple(name for name, parameter in parameters.items() if not parameter.requires_grad)
-    patterns = (patterns,) if isinstance(patterns, str) else patterns
-    _require_matches("frozen", patterns, parameters)
-    return tuple(name for name in parameters if any(fnmatchcase(name, pattern) for pattern in patterns))
-
-
-def _require_learnable(parameters: Mapping[str, nn.Parameter]) -> None:
-    if not parameters:
-        fix = ("set requires_grad=True on some, or give ", Argument("frozen", ()))
-        raise ParameterError("has only frozen parameters", argument="net", fix=fix)
-    for name, parameter in parameters.items():
-        if parameter.dtype not in DTYPES:
-            problem = (f"has {name!r} as ", Value(parameter.dtype), ", and float32 or float64 is needed")
-            raise ParameterError(problem, argument="net", fix="give net.float()")
-
-
-def _require_unfrozen(prior: object, every: Mapping[str, Tensor], frozen: Sequence[str]) -> None:
-    """Refuse patterns that give a prior to frozen parameters alone."""
-    given = prior.items() if isinstance(prior, Mapping) else ()
-    for pattern in [pattern for pattern, its_prior in given if its_prior is not None]:
-        names = [name for name in every if fnmatchcase(name, pattern)]
-        if names and all(name in frozen for name in names):
-            raise ParameterError(
-                (": pattern ", Value(pattern), f" gives a prior to frozen parameters alone ({names[0]})"),
-                argument="prior",
-                fix=("set requires_grad=True on them, or give ", Argument("frozen", ())),
-            )
-
-
-def _require_matches(argument: str, patterns: Iterable[str], parameters: Mapping[str, Tensor]) -> None:
-    for pattern in patterns:
-        if not any(fnmatchcase(name, pattern) for name in parameters):
-            names = ", ".join(parameters)
-            problem = (": pattern ", Value(pattern), " matches no parameter")
-            raise ParameterError(problem, argument=argument, fix=f"the parameters are {names}")
-
-
-def _assign(
-    net: nn.Module,
-    parameters: Mapping[str, Tensor],
-    prior: AnyPrior | Mapping[str, AnyPrior | None],
-    bias: AnyPrior | None,
-    norm: AnyPrior | None,
-    deterministic: Sequence[str],
-) -> dict[str, AnyPrior | None]:
-    patterns = dict(prior) if isinstance(prior, Mapping) else {}
-    values = patterns.values() if isinstance(prior, Mapping) else (prior,)
-    for argument, value in (*(("prior", value) for value in values), ("bias", bias), ("norm", norm)):
-        if value is not None:
-            require_instance(value, ScaleMixturePrior, argument, "prior", "use one of r2d2net.priors, or None")
-    deterministic = (deterministic,) if isinstance(deterministic, str) else deterministic
-    _require_matches("prior", patterns, dict(net.named_parameters()))
-    _require_matches("deterministic", deterministic, dict(net.named_parameters()))
-    normal = _norm_names(net)
-    assigned: dict[str, AnyPrior | None] = {}
-    for name, parameter in parameters.items():
-        matches = [p for pattern, p in patterns.items() if fnmatchcase(name, pattern)]
-        if any(fnmatchcase(name, pattern) for pattern in deterministic):
-            assigned[name] = None
-        elif matches:
-            assigned[name] = matches[0]
-        elif name in normal:
-            assigned[name] = norm
-        elif parameter.dim() < 2:
-            assigned[name] = bias
-        else:
-            assigned[name] = None if isinstance(prior, Mapping) else prior
-    return assigned
 
 
 def _norm_names(net: nn.Module) -> set[str]:
