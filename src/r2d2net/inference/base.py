@@ -224,6 +224,28 @@ class Trainer(ABC, Generic[StateT]):
         """
         return self.source(state).center()
 
+    def is_done(self, state: StateT) -> bool:
+        """Tell after an epoch whether the run may end before its last one.
+
+        Args:
+            state: The state.
+
+        Returns:
+            Whether it may; False unless an algorithm says otherwise.
+        """
+        return False
+
+    def measures(self, state: StateT) -> dict[str, float]:
+        """Return what the algorithm adds to the history after an epoch.
+
+        Args:
+            state: The state.
+
+        Returns:
+            Finite numbers by name; none unless an algorithm says otherwise.
+        """
+        return {}
+
     def finish(self, state: StateT) -> DrawSource[Any]:
         """Build the source of draws that the posterior keeps at the end of a run.
 
@@ -260,6 +282,7 @@ class Method(ABC):
     full_batch: ClassVar[bool] = False  # every step sees all rows
     optimizes: ClassVar[bool] = True  # the last state is the best: a run can be stopped early
     suits_every_prior: ClassVar[bool] = True  # False: `build` refuses some priors by their traits
+    suits_every_net: ClassVar[bool] = True  # False: `build` refuses networks of more than one linear layer
 
     @property
     def runs(self) -> int:
@@ -358,7 +381,7 @@ def require_priors(model: BayesianModel[Any], suits: Callable[[AnyPrior], bool],
     for slot in model.bayesian:
         if slot.prior is not None and not suits(slot.prior):
             priors = ", ".join(cls.__name__ for cls in PRIORS.classes() if suits(cls()))
-            algorithms = ", ".join(cls.__name__ for cls in ALGORITHMS.classes() if cls.suits_every_prior)
+            algorithms = ", ".join(cls.__name__ for cls in ALGORITHMS.classes() if cls.suits_every_prior and cls.suits_every_net)
             raise ParameterError(
                 f"does not suit the prior {type(slot.prior).__name__} of {slot.name!r}: {reason}",
                 argument="algorithm",

@@ -63,6 +63,7 @@ class AdaptiveR2D2(ScaleMixturePrior[AdaptiveR2D2Scales]):
     """
 
     has_exact_factors = True
+    draws_scales_jointly = True
 
     def __init__(
         self,

@@ -84,10 +84,12 @@ class ScaleMixturePrior(ABC, Generic[ScalesT]):
             one point (MAP and what builds on it) needs both.
         has_exact_factors: Whether the factors of a single weight are the exact posterior of its scales, so that
             their bound is log p(w). Otherwise the factors are an approximation, and the bound is lower.
+        draws_scales_jointly: Whether `gibbs` draws from p(s | w) itself, whatever the scales were before.
     """
 
     has_finite_mode: bool = False
     has_exact_factors: bool = False
+    draws_scales_jointly: bool = False
 
     @property
     def known_deviation(self) -> float | None:
@@ -159,6 +161,29 @@ class ScaleMixturePrior(ABC, Generic[ScalesT]):
         Returns:
             The new scales.
         """
+
+    def gibbs_reversed(self, w: Tensor, scales: ScalesT, generator: torch.Generator | None = None) -> ScalesT:
+        """Draw new scales by the sweep of `gibbs` in reverse order.
+
+        A sweep through several variables in a fixed order is not reversible; one in an order drawn at random from both
+        is. A Metropolis correction of a sweep needs that. This is for priors with `draws_scales_jointly`, whose sweep
+        is its own reverse; others override it.
+
+        Args:
+            w: Weights of the layer.
+            scales: Current scales.
+            generator: Source of randomness, on the weights' device; None for torch's global generator.
+
+        Returns:
+            The new scales.
+
+        Raises:
+            ParameterError: If the prior has not said how its sweep is reversed.
+        """
+        if not self.draws_scales_jointly:
+            fix = "define its gibbs_reversed, or say draws_scales_jointly = True"
+            raise ParameterError("has no reversed sweep", argument="prior", value=self, fix=fix)
+        return self.gibbs(w, scales, generator)
 
     @abstractmethod
     def cavi(self, second_moment: Tensor, scales: ScalesT) -> Factors[ScalesT]:

@@ -65,6 +65,7 @@ class DirichletLaplace(ContinuousScalePrior[DirichletLaplaceScales]):
     """
 
     has_exact_factors = True
+    draws_scales_jointly = True
 
     def __init__(self, concentration: float = 0.5, scale: float = 1.0) -> None:
         self.concentration = shape_parameter("concentration", concentration)

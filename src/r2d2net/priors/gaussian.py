@@ -41,6 +41,7 @@ class Gaussian(ScaleMixturePrior[GaussianScales]):
 
     has_finite_mode = True
     has_exact_factors = True
+    draws_scales_jointly = True
 
     def __init__(self, scale: float = 1.0) -> None:
         self.scale = scale_parameter("scale", scale)

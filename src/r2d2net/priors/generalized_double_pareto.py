@@ -55,6 +55,7 @@ class GeneralizedDoublePareto(ContinuousScalePrior[GeneralizedDoubleParetoScales
 
     has_finite_mode = True
     has_exact_factors = True
+    draws_scales_jointly = True
 
     def __init__(self, alpha: float = 1.0, eta: float = 1.0) -> None:
         self.alpha = shape_parameter("alpha", alpha)

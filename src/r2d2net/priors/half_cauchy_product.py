@@ -91,6 +91,12 @@ class HalfCauchyProduct(ContinuousScalePrior[ScalesT]):
     def gibbs(self, w: Tensor, scales: ScalesT, generator: torch.Generator | None = None) -> ScalesT:
         return self._sweep(squared(w), scales, lambda shape, rate: draw_inverse_gamma(shape, rate, generator))
 
+    def gibbs_reversed(self, w: Tensor, scales: ScalesT, generator: torch.Generator | None = None) -> ScalesT:
+        def draw(shape: float, rate: Tensor) -> Tensor:
+            return draw_inverse_gamma(shape, rate, generator)
+
+        return self._sweep(squared(w), scales, draw, backwards=True)
+
     def cavi(self, second_moment: Tensor, scales: ScalesT) -> HalfCauchyFactors[ScalesT]:
         precisions: list[Gamma] = []
 
@@ -116,18 +122,24 @@ class HalfCauchyProduct(ContinuousScalePrior[ScalesT]):
         logs = [u[f"log_x{k}"] for k, (b, _) in enumerate(self._factors) if b is not None]  # a local one first
         return 2 * sum(logs[1:], logs[0])
 
-    def _sweep(self, square: Tensor, scales: ScalesT, update: Update) -> ScalesT:
+    def _sweep(self, square: Tensor, scales: ScalesT, update: Update, *, backwards: bool = False) -> ScalesT:
         """Visit every variable once, each conditional given the newest values of all others."""
         variances, auxiliaries = list(scales)[::2], list(scales)[1::2]
-        for k, (b, _) in enumerate(self._factors):
-            if b is None:
-                continue
+
+        def visit_variance(k: int, b: float) -> None:
             shape = variances[k].shape
             sharing = square.numel() / max(1, variances[k].numel())
             others = _product(variances[:k] + variances[k + 1 :])
             rate = 1 / auxiliaries[k] + (square / 2 / others).sum_to_size(shape)
             variances[k] = update((sharing + 1) / 2, positive_finite(rate))
+
+        def visit_auxiliary(k: int, b: float) -> None:
             auxiliaries[k] = update(1.0, positive_finite(1 / variances[k] + 1 / b**2))
+
+        free = [(k, b) for k, (b, _) in enumerate(self._factors) if b is not None]
+        visits = [(visit, k, b) for k, b in free for visit in (visit_variance, visit_auxiliary)]
+        for visit, k, b in reversed(visits) if backwards else visits:
+            visit(k, b)
         pairs = zip(variances, auxiliaries, strict=True)
         return self._make_scales(value for pair in pairs for value in pair)
 

@@ -242,6 +242,19 @@ class R2D2(ContinuousScalePrior[R2D2Scales]):
         xi, rate = self._draw_rates(omega, w.numel() / max(1, omega.numel()), generator)
         return scales._replace(xi=xi, rate=rate)
 
+    def gibbs_reversed(self, w: Tensor, scales: R2D2Scales, generator: torch.Generator | None = None) -> R2D2Scales:
+        w = require_finite("w", w.detach())
+        square = squared(w / self.sigma0)
+        normal, uniform = torch.empty_like(square).normal_(generator=generator), torch.empty(3, *w.shape).to(square)
+        fill_uniform(uniform, generator)
+        u, v, choice = uniform
+        psi = positive_finite(reciprocal_root(*self._psi_conditional(square, scales.T), normal, choice))
+        xi, rate = self._draw_rates(scales.omega, w.numel() / max(1, scales.xi.numel()), generator)
+        chi, rho, lam = self._t_conditional(square, scales._replace(psi=psi, rate=rate))
+        flat = (x.reshape(-1) for x in (scales.T, chi, rho.expand(w.shape)))
+        t = gig_refreshed(*flat, lam, u.reshape(-1), v.reshape(-1)).view(w.shape)
+        return R2D2Scales(positive_finite(t), psi, xi, rate)
+
     def _gibbs_piece(
         self,
         w: Tensor,

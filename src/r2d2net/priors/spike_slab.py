@@ -49,6 +49,7 @@ class SpikeSlab(ScaleMixturePrior[SpikeSlabScales]):
 
     has_finite_mode = True
     has_exact_factors = True
+    draws_scales_jointly = True
 
     def __init__(self, slab_probability: float = 0.5, slab_scale: float = 1.0, spike_scale: float = 0.1) -> None:
         require(0 < slab_probability < 1, "slab_probability", slab_probability, "use a number in (0, 1)")

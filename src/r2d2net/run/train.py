@@ -196,6 +196,8 @@ def _loop(
         while run.epoch < epochs:
             if patience is not None and run.best_epoch >= 0 and run.epoch - 1 - run.best_epoch >= patience:
                 break
+            if trainer.is_done(run.state):
+                break
             info: Info | None = None
             for batch in batches.epoch(run.epoch, run.batch):
                 with lent_generator(mix(plan.seed, -3 - int(run.state.step)), device):
@@ -234,6 +236,7 @@ def _close_epoch(
     variance = run.state.noise.get("variance")
     if variance is not None:
         entry["noise"] = float((variance.sqrt() * prepared.units.y.scale).mean())
+    entry.update(trainer.measures(run.state))
     if prepared.validation is not None:
         entry["validation"] = validation_score(trainer.source(run.state), prepared, EPOCH_DRAWS, score)
         if keeps_best and entry["validation"] < run.best_score:

@@ -1,0 +1,312 @@
+"""Exact Gibbs sampling of one linear layer under a Gaussian likelihood, with a beta prior on R2.
+
+    y = b + X w + e,      e_i ~ N(0, sigma^2),      w_j ~ N(0, sigma^2 g^2 v_j),      v the variances of the layer's prior
+    R2 = tau^2 / (1 + tau^2) ~ Beta(mean precision, (1 - mean) precision),      tau^2 = g^2 sum_j v_j mean(x_j^2)
+
+The scale g, the noise and all weights are drawn as one block given the scales of the prior, then the scales given these
+(`linear_sweep`, on the algebra of `linear_problem`); the intercept b is integrated out under a flat prior, and drawn
+for each kept draw: b | w, sigma^2 ~ N(mean(y) - mean(x)' w, sigma^2 / n). Nothing is approximated: what is left is the
+Monte Carlo error, which R-hat measures as the chains run (`split_r_hat`).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from r2d2net.errors import Argument, DataError, ParameterError, Shown, Value, require, require_whole
+from r2d2net.inference.base import Batch, Draws, Info, Method, Trainer, make_plain
+from r2d2net.inference.collection import Collection, CollectionState, Kept, first, keep, no_draws, room_for
+from r2d2net.inference.descent import require_positive, require_share
+from r2d2net.inference.linear_problem import EXACT, LinearProblem, linear_problem
+from r2d2net.inference.linear_sweep import Chains, Hyper, first_chains, start, sweep
+from r2d2net.inference.split_r_hat import split_r_hat
+from r2d2net.likelihoods import Gaussian
+from r2d2net.likelihoods.base import Noise, Unit
+from r2d2net.model import BayesianModel, Slot, Tensors
+
+CONVERGED = 1.01  # largest R-hat at which a run ends before its budget
+LEAST_SWEEPS = 400  # after the burn-in, of all chains together, before R-hat is looked at
+LOOK_GROWTH = 1.1  # each look comes after this many times the sweeps of the one before
+MONITORED_ROWS = 64  # rows whose fitted values R-hat compares
+
+
+@dataclass(frozen=True, kw_only=True)
+class LinearGibbs(Method):
+    """Exact Gibbs sampling of one linear layer; the ``epochs`` of `fit` are the most sweeps that it takes.
+
+    For a network of one Linear layer, any prior on its weights, and a Gaussian likelihood whose noise is learnt. A run
+    ends before its budget once R-hat of fitted values and noise is at most 1.01; the history has ``r_hat``. A few
+    thousand ``epochs`` are a good budget. Each output has its own scales and noise. The prior of the weights says how
+    the variance is shared; how much there is of it is given by the prior on R2, in units of the noise. The bias has a
+    flat prior, whatever prior the model gives it.
+
+    Args:
+        chains: Chains, advanced side by side in one run.
+        mean_r2: Prior mean of R2, the share of the variance that the layer explains.
+        precision_r2: Precision of R2 ~ Beta(mean precision, (1 - mean) precision); 2 with mean 1/2 is uniform.
+        noise_shape: Shape of the noise variance's prior IG(shape, rate), in units of the target as the network sees it.
+        noise_rate: Rate of it.
+        burn_in: Share of the budget that is not kept.
+        thin: Keep every so many-th sweep after them.
+        memory: Most bytes that all draws may take; where they would take more, they are thinned further.
+    """
+
+    full_batch: ClassVar[bool] = True
+    optimizes: ClassVar[bool] = False
+    suits_every_net: ClassVar[bool] = False
+
+    chains: int = 4
+    mean_r2: float = 0.5
+    precision_r2: float = 2.0
+    noise_shape: float = 1e-3
+    noise_rate: float = 1e-3
+    burn_in: float = 0.25
+    thin: int = 1
+    memory: int = 1 << 30
+
+    def __post_init__(self) -> None:
+        make_plain(self)
+        require_share("mean_r2", self.mean_r2, "use a number between 0 and 1", ends=False)
+        require_share("burn_in", self.burn_in, "use a number between 0 and 1", ends=False)
+        for name in ("precision_r2", "noise_shape", "noise_rate"):
+            require_positive(name, getattr(self, name))
+        for name in ("chains", "thin", "memory"):
+            require_whole(name, getattr(self, name))
+
+    def build(self, model: BayesianModel[Any], *, n: int, steps: int) -> LinearChains:
+        return LinearChains(self, model, n=n, steps=steps)
+
+    def read(self, saved: Tensors, model: BayesianModel[Any], *, n: int, steps: int) -> Collection:
+        return Collection.restored(model, saved, draws_noise=True)
+
+
+class LinearGibbsState(NamedTuple):
+    """All that changes in a run.
+
+    Attributes:
+        step: Number of sweeps, an int64 scalar on the CPU.
+        chains: The chains, in float64; those of the first chain's outputs come first.
+        intercept: b of each chain, (chains * outputs,).
+        noise: sigma^2 as the history shows it, (chains, outputs).
+        r_hat: Largest R-hat at the last look; 0 before the first.
+        buffers: The network's buffers.
+        kept: Stored draws, (draws, chains, ...).
+    """
+
+    step: Tensor
+    chains: Chains
+    intercept: Tensor
+    noise: Noise
+    r_hat: Tensor
+    buffers: Tensors
+    kept: Kept
+
+
+class LinearChains(Trainer[LinearGibbsState]):
+    """The chains, bound to a model."""
+
+    def __init__(self, settings: LinearGibbs, model: BayesianModel[Any], *, n: int, steps: int) -> None:
+        self.layer, self.weight, self.bias = _require_linear(model)
+        _require_learnt_noise(model)
+        self.burn_in = round(settings.burn_in * steps)
+        self.planned = (steps - self.burn_in) // settings.thin
+        if self.planned == 0:
+            raise ParameterError(
+                (
+                    f"keeps no draw: the burn-in leaves {steps - self.burn_in} of {steps} sweeps, and ",
+                    Argument("thin", settings.thin),
+                ),
+                argument="algorithm",
+                value=Shown("LinearGibbs"),
+                fix=("use more ", Argument("epochs"), ", or less of these"),
+            )
+        self.settings, self.model, self.steps = settings, model, steps
+        assert self.weight.prior is not None
+        precision, mean = settings.precision_r2, settings.mean_r2
+        shapes = (mean * precision, (1 - mean) * precision)
+        self.hyper = Hyper(self.weight.prior, *shapes, settings.noise_shape, settings.noise_rate)
+        self._rows: tuple[Tensor, LinearProblem, Tensor] | None = None  # sorted targets, problem, monitored rows
+
+    def init(self, y: Tensor, generator: torch.Generator, unit: Unit | None = None) -> LinearGibbsState:
+        outputs, inputs = self.weight.shape
+        number = self.settings.chains * outputs
+        chains = first_chains(self.hyper, number, inputs, generator)
+        state = LinearGibbsState(
+            step=torch.zeros((), dtype=torch.int64),
+            chains=chains,
+            intercept=torch.zeros_like(chains.variance),
+            noise={"variance": chains.variance.reshape(-1, outputs)},
+            r_hat=torch.zeros((), dtype=EXACT),
+            buffers=self.model.buffers(),
+            kept=Kept(*(torch.zeros((), dtype=torch.int64),) * 2, self._networks_of(chains, chains.variance, {})),
+        )
+        networks = self._networks(state)
+        room = room_for(self.planned, networks, self.settings.memory)
+        return state._replace(kept=no_draws(room, networks, self.settings.thin))
+
+    def step(
+        self, state: LinearGibbsState, batch: Batch, generator: torch.Generator
+    ) -> tuple[LinearGibbsState, Info]:
+        x, y = batch
+        problem, monitored = self._problem(x, y)
+        chains, done = state.chains, int(state.step)
+        if done == 0:
+            chains = start(problem, self.hyper, chains, generator)
+        learning_rate = 1 / math.sqrt(done + 1) if done < self.burn_in else 0.0
+        chains = sweep(problem, self.hyper, chains, generator, learning_rate)
+        state = state._replace(
+            step=state.step + 1,
+            chains=chains,
+            intercept=self._draw_intercept(problem, chains, generator),
+            noise={"variance": chains.variance.reshape(-1, y.shape[1])},
+        )
+        networks, after = self._networks(state), done + 1 - self.burn_in
+        if after > 0:
+            state = state._replace(kept=keep(state.kept, networks, after))
+        if self._looks(after):
+            state = state._replace(r_hat=self._r_hat(state, monitored))
+        chain = Draws(*(_chain(tensors, 0) for tensors in networks))
+        tensors = {slot.name: slot.of(chain.weights[0]) for slot in self.model.bayesian}
+        tensors |= {slot.name: slot.of(chain.fixed[0]) for slot in self.model.fixed}
+        self.model.net.eval()
+        with torch.no_grad():
+            output = self.model.call(self.model.net, {**tensors, **state.buffers}, x)
+        noise = {name: tensor[0] for name, tensor in chain.noise.items()}
+        return state, Info(-self.model.likelihood.log_prob(output, y, noise).mean(), 0.0, 1.0)
+
+    def is_done(self, state: LinearGibbsState) -> bool:
+        """Whether R-hat of fitted values and noise is small enough at the last look."""
+        return 0 < float(state.r_hat) <= CONVERGED
+
+    def measures(self, state: LinearGibbsState) -> dict[str, float]:
+        """Return R-hat of the last look for the history."""
+        return {"r_hat": float(state.r_hat)} if float(state.r_hat) > 0 else {}
+
+    def source(self, state: LinearGibbsState) -> Collection:
+        """Return the stored draws; during the burn-in, the current network of each chain."""
+        number = int(state.kept.number)
+        draws = first(state.kept.draws, number) if number > 0 else self._networks(state)
+
+        def by_chain(tensor: Tensor) -> Tensor:
+            return tensor.transpose(0, 1).contiguous()
+
+        buffers, noise = ({k: by_chain(v) for k, v in tensors.items()} for tensors in (draws.buffers, draws.noise))
+        divergences = torch.zeros(self.settings.chains, dtype=torch.int64)
+        stored = (state.step, by_chain(draws.weights), by_chain(draws.fixed), buffers, noise, divergences)
+        return Collection(self.model, CollectionState(*stored), draws_noise=True)
+
+    # --- the data
+
+    def _problem(self, x: Any, y: Tensor) -> tuple[LinearProblem, Tensor]:
+        """Return the data in an order that does not depend on that of the batch, and the rows that R-hat compares.
+
+        Batches come in a new order every time; sums over their rows, and so a resumed run, would differ in last bits.
+        """
+        targets = y.sort(0).values
+        if self._rows is None or not torch.equal(self._rows[0], targets):
+            x = _design(x, self.weight.shape[1])
+            if y.shape[1] != self.weight.shape[0]:
+                fix = f"give it {y.shape[1]} outputs"
+                raise ParameterError(f"has {self.weight.shape[0]} outputs", argument="net", fix=fix)
+            table = torch.cat([x.to(EXACT), y.to(EXACT)], 1)
+            drawn = torch.Generator().manual_seed(0)
+            direction = torch.randn(table.shape[1], generator=drawn, dtype=EXACT).to(table.device)
+            order = (table * direction).sum(1).argsort()
+            problem = linear_problem(x[order], y[order], intercept=self.bias is not None)
+            rows = torch.randperm(len(y), generator=drawn)[:MONITORED_ROWS].to(table.device)
+            self._rows = targets, problem, problem.x[rows]
+        return self._rows[1:]
+
+    def _draw_intercept(self, problem: LinearProblem, chains: Chains, generator: torch.Generator) -> Tensor:
+        outputs = problem.y.shape[1]
+        if self.bias is None:
+            return torch.zeros_like(chains.variance)
+        center = problem.y_mean.repeat(len(chains.variance) // outputs) - chains.weights @ problem.x_mean
+        noise = torch.empty_like(center).normal_(generator=generator)
+        return center + (chains.variance / len(problem.y)).sqrt() * noise
+
+    # --- convergence
+
+    def _looks(self, after: int) -> bool:
+        """Whether R-hat is computed after so many sweeps beyond the burn-in: at ever wider distances, and at the end."""
+        if after + self.burn_in == self.steps:
+            return after >= 2 * self.settings.thin * 4
+        if after * self.settings.chains < LEAST_SWEEPS or after < 2:
+            return False
+        looks, before = (math.floor(math.log(k) / math.log(LOOK_GROWTH)) for k in (after, after - 1))
+        return looks > before
+
+    def _r_hat(self, state: LinearGibbsState, rows: Tensor) -> Tensor:
+        draws = self.source(state).state
+        if draws.weights.shape[1] < 8:
+            return state.r_hat
+        weights = self.weight.of(draws.weights).to(EXACT)
+        fitted = (weights @ rows.T).flatten(2)
+        compared = torch.cat([fitted, draws.noise["variance"].to(EXACT).log()], -1)
+        return split_r_hat(compared).max().cpu()
+
+    # --- networks
+
+    def _networks(self, state: LinearGibbsState) -> Draws:
+        return self._networks_of(state.chains, state.intercept, state.buffers)
+
+    def _networks_of(self, chains: Chains, intercept: Tensor, buffers: Tensors) -> Draws:
+        """Return the network of each chain in the model's dtype, tensors of shape (1, chains, ...)."""
+        model, number, outputs = self.model, self.settings.chains, self.weight.shape[0]
+        weights, fixed = (chains.weights.new_zeros(number, size) for size in (model.size, model.fixed_size))
+        weights[:, self.weight.start : self.weight.stop] = chains.weights.reshape(number, -1)
+        if self.bias is not None:
+            place = fixed if self.bias.prior is None else weights
+            place[:, self.bias.start : self.bias.stop] = intercept.reshape(number, outputs)
+        variance = chains.variance.reshape(1, number, outputs).to(model.dtype)
+        shared = {name: tensor.expand(1, number, *tensor.shape) for name, tensor in buffers.items()}
+        return Draws(weights[None].to(model.dtype), fixed[None].to(model.dtype), shared, {"variance": variance})
+
+
+def _chain(tensors: Any, index: int) -> Any:
+    """Return the draws of one chain."""
+    if isinstance(tensors, dict):
+        return {name: tensor[:, index] for name, tensor in tensors.items()}
+    return tensors[:, index]
+
+
+def _design(x: Any, inputs: int) -> Tensor:
+    """Return the inputs of the linear layer, (n, p)."""
+    design = x.flatten(1) if isinstance(x, Tensor) and x.dim() > 1 else x
+    if not isinstance(design, Tensor) or design.dim() != 2 or design.shape[1] != inputs:
+        shape = tuple(design.shape) if isinstance(design, Tensor) else Shown("a tuple of tensors")
+        raise DataError(("x has shape ", Value(shape)), fix=f"LinearGibbs needs rows of {inputs} numbers")
+    return design
+
+
+def _require_linear(model: BayesianModel[Any]) -> tuple[nn.Linear, Slot, Slot | None]:
+    """Return the layer and the places of its weight and bias; raise an error of one line for any other model."""
+    shown: dict[str, Any] = {"argument": "algorithm", "value": Shown("LinearGibbs")}
+    if not model.is_linear:
+        fix = "use nn.Linear(inputs, outputs), or another algorithm, such as SVGI"
+        raise ParameterError("needs a network of one Linear layer", fix=fix, **shown)
+    if model.frozen:
+        fix = ("give BayesianModel ", Argument("frozen", ()))
+        raise ParameterError(f"draws every parameter, and {min(model.frozen)!r} is frozen", fix=fix, **shown)
+    if len(model.bayesian[0].shape) != 2:
+        fix = "give the weight matrix a prior"
+        raise ParameterError(f"needs a prior on {model.fixed[0].name!r}", fix=fix, **shown)
+    layer = next(module for module in model.net.modules() if type(module) is nn.Linear)
+    bias = next((slot for slot in (*model.bayesian, *model.fixed) if len(slot.shape) == 1), None)
+    return layer, model.bayesian[0], bias
+
+
+def _require_learnt_noise(model: BayesianModel[Any]) -> None:
+    shown: dict[str, Any] = {"argument": "algorithm", "value": Shown("LinearGibbs")}
+    likelihood = model.likelihood
+    if type(likelihood) is not Gaussian:
+        fix = "use another algorithm, such as SVGI"
+        raise ParameterError(f"needs a Gaussian likelihood, not {type(likelihood).__name__}", fix=fix, **shown)
+    if not likelihood.learns_noise:
+        fix = "give likelihood=Gaussian(), or use HMC"
+        raise ParameterError("learns the noise, and the likelihood has a known one", fix=fix, **shown)

@@ -1,0 +1,204 @@
+"""Linear regression given how the prior variance is shared: scale, noise and weights in closed form.
+
+    y = X w + e,      e_i ~ N(0, sigma^2),      w_j ~ N(0, sigma^2 tau^2 q_j),      sum_j q_j mean(x_j^2) = 1
+
+X and y are centred where there is an intercept under a flat prior: d = n - 1 degrees of freedom are left, and d = n
+without one. With M = I + tau^2 X diag(q) X' and sigma^2 ~ IG(a, b), first w and then sigma^2 is integrated out:
+
+    log p(y | tau)     = -1/2 log|M| - (a + d/2) log(b + y' M^-1 y / 2)
+    sigma^2 | tau, y   ~ IG(a + d/2, b + y' M^-1 y / 2)
+
+    n < p:   w = u + tau^2 diag(q) X' M^-1 (y - X u - sigma e),   u ~ N(0, sigma^2 tau^2 diag(q)),   e ~ N(0, I)
+    p <= n:  w ~ N(tau^2 D N^-1 D X'y, sigma^2 tau^2 D N^-1 D),   D = diag(q)^1/2,   N = I + tau^2 D X'X D,
+             log|M| = log|N|,   y' M^-1 y = y'y - tau^2 (D X'y)' N^-1 (D X'y),   X'X computed once
+
+M and N never have more than min(n, p) rows. `Spectrum` holds their eigenvalues, which serve every tau at once;
+`Factors` has the Cholesky factor for one tau, which is cheaper where they are large. Both are for a batch of chains,
+each with its own q, tau, sigma and column of y.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+EXACT = torch.float64
+
+
+class LinearProblem(NamedTuple):
+    """Data of a linear regression, in float64.
+
+    Attributes:
+        x: Inputs, (n, p), centred if there is an intercept.
+        y: Targets, (n, outputs), centred if there is an intercept.
+        x_mean: Means that were taken off the inputs, (p,).
+        y_mean: Means that were taken off the targets, (outputs,).
+        mean_square: Mean of x_j^2, (p,); ones where no input varies at all.
+        degrees: Degrees of freedom d of the residuals.
+        gram: X'X, where p <= n.
+    """
+
+    x: Tensor
+    y: Tensor
+    x_mean: Tensor
+    y_mean: Tensor
+    mean_square: Tensor
+    degrees: int
+    gram: Tensor | None
+
+
+def linear_problem(x: Tensor, y: Tensor, *, intercept: bool) -> LinearProblem:
+    """Prepare the data of a linear regression.
+
+    Args:
+        x: Inputs, (n, p).
+        y: Targets, (n, outputs).
+        intercept: Whether there is an intercept under a flat prior.
+
+    Returns:
+        The problem.
+    """
+    x, y = x.to(EXACT), y.to(EXACT)
+    (n, p), share = x.shape, float(intercept)
+    x_mean, y_mean = share * x.mean(0), share * y.mean(0)
+    x, y = x - x_mean, y - y_mean
+    mean_square = x.square().mean(0)
+    if not bool(mean_square.sum() > 0):
+        mean_square = torch.ones_like(mean_square)
+    return LinearProblem(x, y, x_mean, y_mean, mean_square, n - int(intercept), x.T @ x if p <= n else None)
+
+
+class ByShares:
+    """The problem given shares q of a batch of chains.
+
+    Args:
+        problem: The data.
+        shares: q of each chain, (chains, p).
+        outputs: Column of y of each chain, (chains,).
+    """
+
+    def __init__(self, problem: LinearProblem, shares: Tensor, outputs: Tensor) -> None:
+        self.problem, self.shares, self.roots = problem, shares, shares.sqrt()
+        self.y = problem.y.T[outputs]
+        self.by_rows = problem.gram is None
+        if problem.gram is None:
+            self.matrix, self.target = (problem.x * shares.unsqueeze(-2)) @ problem.x.T, self.y
+        else:
+            self.matrix = self.roots.unsqueeze(-1) * problem.gram * self.roots.unsqueeze(-2)
+            self.target = self.roots * (self.y @ problem.x)
+
+    def _quadratic(self, tau: Tensor, solved: Tensor) -> Tensor:
+        """Compute y' M^-1 y from the target's own quadratic form, (chains, ...)."""
+        if self.by_rows:
+            return solved
+        whole = self.y.square().sum(-1).reshape(-1, *[1] * (tau.dim() - 1))
+        return (whole - tau.square() * solved).clamp(min=0)  # below zero by rounding alone
+
+    def _draw_by_rows(
+        self, tau: Tensor, deviation: Tensor, solve: Callable[[Tensor], Tensor], generator: torch.Generator
+    ) -> Tensor:
+        """Draw w by way of M, n x n; ``solve`` multiplies by M^-1."""
+        u = deviation * tau * self.roots * torch.empty_like(self.shares).normal_(generator=generator)
+        noise = deviation * torch.empty_like(self.y).normal_(generator=generator)
+        return u + tau.square() * self.shares * (solve(self.y - u @ self.problem.x.T - noise) @ self.problem.x)
+
+
+class Spectrum(ByShares):
+    """The problem given shares q, by the eigenvalues of X diag(q) X' or D X'X D."""
+
+    def __init__(self, problem: LinearProblem, shares: Tensor, outputs: Tensor) -> None:
+        super().__init__(problem, shares, outputs)
+        values, self.vectors = torch.linalg.eigh(self.matrix)
+        self.values = values.clamp(min=0)
+        self.rotated = _times(self.vectors.mT, self.target)
+
+    def energy(self, tau: Tensor) -> tuple[Tensor, Tensor]:
+        """Compute y' M^-1 y and log|M| / 2.
+
+        Args:
+            tau: Several values for each chain, (chains, values).
+
+        Returns:
+            Both, (chains, values).
+        """
+        spread = 1 + tau.square().unsqueeze(-1) * self.values.unsqueeze(-2)
+        solved = (self.rotated.square().unsqueeze(-2) / spread).sum(-1)
+        return self._quadratic(tau, solved), spread.log().sum(-1) / 2
+
+    def draw(self, tau: Tensor, variance: Tensor, generator: torch.Generator) -> Tensor:
+        """Draw the weights.
+
+        Args:
+            tau: Scale of each chain, (chains,).
+            variance: Noise variance of each chain, (chains,).
+            generator: Source of randomness.
+
+        Returns:
+            The weights, (chains, p).
+        """
+        tau, deviation = tau.unsqueeze(-1), variance.sqrt().unsqueeze(-1)
+        spread = 1 + tau.square() * self.values
+        if self.by_rows:
+            solve = lambda vector: _times(self.vectors, _times(self.vectors.mT, vector) / spread)  # noqa: E731
+            return self._draw_by_rows(tau, deviation, solve, generator)
+        noise = torch.empty_like(self.rotated).normal_(generator=generator)
+        rotated = tau * self.rotated / spread + deviation * noise / spread.sqrt()
+        return self.roots * tau * _times(self.vectors, rotated)
+
+
+class Factors(ByShares):
+    """The problem given shares q, by the Cholesky factor of M or N at one tau of each chain."""
+
+    def factor(self, tau: Tensor) -> Tensor:
+        """Factorise M or N.
+
+        Args:
+            tau: Scale of each chain, (chains,).
+
+        Returns:
+            The lower factors, (chains, min(n, p), min(n, p)).
+        """
+        matrix = tau.square()[:, None, None] * self.matrix
+        matrix.diagonal(dim1=-2, dim2=-1).add_(1)
+        return torch.linalg.cholesky(matrix)
+
+    def energy(self, tau: Tensor, factor: Tensor) -> tuple[Tensor, Tensor]:
+        """Compute y' M^-1 y and log|M| / 2.
+
+        Args:
+            tau: Scale of each chain, (chains,).
+            factor: What `factor` returned for it.
+
+        Returns:
+            Both, (chains,).
+        """
+        solved = torch.linalg.solve_triangular(factor, self.target.unsqueeze(-1), upper=False)
+        quadratic = self._quadratic(tau, solved.square().sum((-2, -1)))
+        return quadratic, factor.diagonal(dim1=-2, dim2=-1).log().sum(-1)
+
+    def draw(self, tau: Tensor, factor: Tensor, variance: Tensor, generator: torch.Generator) -> Tensor:
+        """Draw the weights.
+
+        Args:
+            tau: Scale of each chain, (chains,).
+            factor: What `factor` returned for it.
+            variance: Noise variance of each chain, (chains,).
+            generator: Source of randomness.
+
+        Returns:
+            The weights, (chains, p).
+        """
+        tau, deviation = tau.unsqueeze(-1), variance.sqrt().unsqueeze(-1)
+        solve = lambda vector: torch.cholesky_solve(vector.unsqueeze(-1), factor).squeeze(-1)  # noqa: E731
+        if self.by_rows:
+            return self._draw_by_rows(tau, deviation, solve, generator)
+        noise = torch.empty_like(self.target).normal_(generator=generator).unsqueeze(-1)
+        spread = torch.linalg.solve_triangular(factor.mT, noise, upper=True).squeeze(-1)
+        return self.roots * tau * (tau * solve(self.target) + deviation * spread)
+
+
+def _times(matrix: Tensor, vector: Tensor) -> Tensor:
+    return (matrix @ vector.unsqueeze(-1)).squeeze(-1)
