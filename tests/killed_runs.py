@@ -35,23 +35,26 @@ RIVALS = {
     "sghmc": rn.inference.SGHMC(burn_in=0.3, thin=2, cycles=2),
     "hmc": rn.inference.HMC(chains=2, max_tree_depth=3),
 }
+LINEAR = {"lineargibbs": rn.inference.LinearGibbs(chains=2, burn_in=0.3, memory=300)}  # room for a few draws
 CLASSIFIERS = {"edl": rn.inference.EDL(), "dpn": rn.inference.DPN()}
-ALGORITHMS = [*OURS, *RIVALS, *CLASSIFIERS]
+ALGORITHMS = [*OURS, *RIVALS, *LINEAR, *CLASSIFIERS]
 PRIORS = {"r2d2": rn.priors.R2D2(), "horseshoe": rn.priors.Horseshoe(), "restarts": rn.priors.Horseshoe()}
-PRIORS |= {"rival": rn.priors.Gaussian(), "classes": rn.priors.Gaussian()}
+PRIORS |= {"linear": rn.priors.R2D2(), "rival": rn.priors.Gaussian(), "classes": rn.priors.Gaussian()}
+KINDS = {"rival": RIVALS, "linear": LINEAR, "classes": CLASSIFIERS}
 MOMENTS = ("step", "amid write", "before rename", "after rename", "time")
 
 
 def cases(algorithm):
     if algorithm in OURS:
         return ["r2d2", "horseshoe", "restarts"]
-    return ["rival" if algorithm in RIVALS else "classes"]
+    return [next(case for case, names in KINDS.items() if algorithm in names)]
 
 
 def network(case):
     generator = torch.Generator().manual_seed(1)
     middle = [nn.BatchNorm1d(3), nn.ReLU(), nn.Dropout(0.2)] if case == "r2d2" else [nn.Tanh()]
     net = nn.Sequential(nn.Linear(3, 3), *middle, nn.Linear(3, 3 if case == "classes" else 1))
+    net = nn.Linear(3, 1) if case == "linear" else net
     with torch.no_grad():
         for parameter in net.parameters():
             parameter.normal_(generator=generator)
@@ -75,7 +78,7 @@ def run(case, algorithm, **options):
     if algorithm in OURS:
         method = OURS[algorithm](lr=0.4, schedule="constant", sweep_every=2)
     else:
-        method = {**RIVALS, **CLASSIFIERS}[algorithm]
+        method = {**RIVALS, **LINEAR, **CLASSIFIERS}[algorithm]
     if case == "r2d2":
         options |= {"validation": 0.25, "patience": 2, "checkpoint_every": 0, "batch_size": 12}
     elif algorithm in OURS:

@@ -53,8 +53,19 @@ def classification():
     return net, rn.likelihoods.Categorical(), x, torch.arange(24) % 10
 
 
-PROBLEMS = {"mlp-regression": regression, "lenet-classification": classification}
-PAIRS = [(a, p) for a in inference.ALGORITHMS for p in PROBLEMS if not (a in CLASSES_ONLY and p == "mlp-regression")]
+def linear():
+    return nn.Linear(3, 1), *regression()[1:]
+
+
+PROBLEMS = {"mlp-regression": regression, "lenet-classification": classification, "linear-regression": linear}
+EVERY_NET = [name for name in inference.ALGORITHMS if getattr(inference, name).suits_every_net]
+LINEAR_ONLY = [name for name in inference.ALGORITHMS if name not in EVERY_NET]
+PAIRS = [
+    (algorithm, problem)
+    for algorithm in EVERY_NET
+    for problem in ("mlp-regression", "lenet-classification")
+    if not (algorithm in CLASSES_ONLY and problem == "mlp-regression")
+] + [(algorithm, "linear-regression") for algorithm in LINEAR_ONLY]
 
 
 def method(algorithm):
@@ -144,6 +155,7 @@ def test_an_algorithm_keeps_the_contract(algorithm, problem, tmp_path, killed_at
 @pytest.mark.parametrize("prior", PRIORS, ids=lambda prior: type(prior).__name__)
 def test_a_prior_suits_or_is_refused_in_one_line(algorithm, prior):
     problem = "lenet-classification" if algorithm in CLASSES_ONLY else "mlp-regression"
+    problem = "linear-regression" if algorithm in LINEAR_ONLY else problem
     suits = getattr(inference, algorithm).suits_every_prior or (prior.has_finite_mode and algorithm != "MFVI")
     if suits:
         posterior = fit(algorithm, problem, prior)
@@ -169,10 +181,11 @@ def test_a_likelihood_that_does_not_suit_is_refused(algorithm):
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("algorithm", ["SGLD", "SGHMC", "HMC"])
+@pytest.mark.parametrize("algorithm", ["SGLD", "SGHMC", "HMC", "LinearGibbs"])
 def test_samplers_know_no_early_stopping(algorithm):
+    problem = "linear-regression" if algorithm in LINEAR_ONLY else "mlp-regression"
     with pytest.raises(rn.ParameterError, match=f"^patience=2: {algorithm} keeps draws of many epochs; leave it out$"):
-        fit(algorithm, "mlp-regression", validation=0.2, patience=2)
+        fit(algorithm, problem, validation=0.2, patience=2)
 
 
 def test_names_stand_for_default_settings():

@@ -381,7 +381,9 @@ def require_priors(model: BayesianModel[Any], suits: Callable[[AnyPrior], bool],
     for slot in model.bayesian:
         if slot.prior is not None and not suits(slot.prior):
             priors = ", ".join(cls.__name__ for cls in PRIORS.classes() if suits(cls()))
-            algorithms = ", ".join(cls.__name__ for cls in ALGORITHMS.classes() if cls.suits_every_prior and cls.suits_every_net)
+            algorithms = ", ".join(
+                cls.__name__ for cls in ALGORITHMS.classes() if cls.suits_every_prior and cls.suits_every_net
+            )
             raise ParameterError(
                 f"does not suit the prior {type(slot.prior).__name__} of {slot.name!r}: {reason}",
                 argument="algorithm",

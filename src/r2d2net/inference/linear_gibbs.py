@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from r2d2net.errors import Argument, DataError, ParameterError, Shown, Value, require, require_whole
+from r2d2net.errors import Argument, DataError, ParameterError, Shown, Value, require_whole
 from r2d2net.inference.base import Batch, Draws, Info, Method, Trainer, make_plain
 from r2d2net.inference.collection import Collection, CollectionState, Kept, first, keep, no_draws, room_for
 from r2d2net.inference.descent import require_positive, require_share
@@ -28,6 +28,7 @@ from r2d2net.inference.split_r_hat import split_r_hat
 from r2d2net.likelihoods import Gaussian
 from r2d2net.likelihoods.base import Noise, Unit
 from r2d2net.model import BayesianModel, Slot, Tensors
+from r2d2net.priors import ScaleMixturePrior
 
 CONVERGED = 1.01  # largest R-hat at which a run ends before its budget
 LEAST_SWEEPS = 400  # after the burn-in, of all chains together, before R-hat is looked at
@@ -111,8 +112,10 @@ class LinearChains(Trainer[LinearGibbsState]):
     """The chains, bound to a model."""
 
     def __init__(self, settings: LinearGibbs, model: BayesianModel[Any], *, n: int, steps: int) -> None:
-        self.layer, self.weight, self.bias = _require_linear(model)
+        self.weight, self.bias = _require_linear(model)
         _require_learnt_noise(model)
+        if self.bias is not None and n < 2:
+            raise DataError(("the data have ", Value(n), " row"), fix="LinearGibbs needs two or more beside a bias")
         self.burn_in = round(settings.burn_in * steps)
         self.planned = (steps - self.burn_in) // settings.thin
         if self.planned == 0:
@@ -149,9 +152,7 @@ class LinearChains(Trainer[LinearGibbsState]):
         room = room_for(self.planned, networks, self.settings.memory)
         return state._replace(kept=no_draws(room, networks, self.settings.thin))
 
-    def step(
-        self, state: LinearGibbsState, batch: Batch, generator: torch.Generator
-    ) -> tuple[LinearGibbsState, Info]:
+    def step(self, state: LinearGibbsState, batch: Batch, generator: torch.Generator) -> tuple[LinearGibbsState, Info]:
         x, y = batch
         problem, monitored = self._problem(x, y)
         chains, done = state.chains, int(state.step)
@@ -284,21 +285,25 @@ def _design(x: Any, inputs: int) -> Tensor:
     return design
 
 
-def _require_linear(model: BayesianModel[Any]) -> tuple[nn.Linear, Slot, Slot | None]:
-    """Return the layer and the places of its weight and bias; raise an error of one line for any other model."""
+def _require_linear(model: BayesianModel[Any]) -> tuple[Slot, Slot | None]:
+    """Return the places of weight and bias; raise an error of one line for any other model."""
     shown: dict[str, Any] = {"argument": "algorithm", "value": Shown("LinearGibbs")}
     if not model.is_linear:
         fix = "use nn.Linear(inputs, outputs), or another algorithm, such as SVGI"
         raise ParameterError("needs a network of one Linear layer", fix=fix, **shown)
     if model.frozen:
-        fix = ("give BayesianModel ", Argument("frozen", ()))
-        raise ParameterError(f"draws every parameter, and {min(model.frozen)!r} is frozen", fix=fix, **shown)
+        problem, unfrozen = f"draws every parameter, and {min(model.frozen)!r} is frozen", Argument("frozen", ())
+        raise ParameterError(problem, fix=("give BayesianModel ", unfrozen), **shown)
     if len(model.bayesian[0].shape) != 2:
         fix = "give the weight matrix a prior"
         raise ParameterError(f"needs a prior on {model.fixed[0].name!r}", fix=fix, **shown)
-    layer = next(module for module in model.net.modules() if type(module) is nn.Linear)
+    prior = model.bayesian[0].prior
+    assert prior is not None
+    if not prior.draws_scales_jointly and type(prior).gibbs_reversed is ScaleMixturePrior.gibbs_reversed:
+        fix = "define its gibbs_reversed"
+        raise ParameterError(f"needs the reversed sweep of the prior {type(prior).__name__}", fix=fix, **shown)
     bias = next((slot for slot in (*model.bayesian, *model.fixed) if len(slot.shape) == 1), None)
-    return layer, model.bayesian[0], bias
+    return model.bayesian[0], bias
 
 
 def _require_learnt_noise(model: BayesianModel[Any]) -> None:

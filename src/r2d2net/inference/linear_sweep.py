@@ -195,7 +195,9 @@ def draw_scales(problem: LinearProblem, hyper: Hyper, chains: Chains, generator:
         log_density(hyper, log_g + log_total(problem, hyper, values) / 2) for values in (scales, proposal)
     )
     takes = torch.empty_like(log_g).uniform_(generator=generator).log() < new_log_p - log_p
-    return type(scales)(*(torch.where(takes.unsqueeze(-1), new, old) for new, old in zip(proposal, scales, strict=True)))
+    return type(scales)(
+        *(torch.where(takes.unsqueeze(-1), new, old) for new, old in zip(proposal, scales, strict=True))
+    )
 
 
 def log_density(hyper: Hyper, log_tau: Tensor) -> Tensor:

@@ -251,8 +251,8 @@ class R2D2(ContinuousScalePrior[R2D2Scales]):
         psi = positive_finite(reciprocal_root(*self._psi_conditional(square, scales.T), normal, choice))
         xi, rate = self._draw_rates(scales.omega, w.numel() / max(1, scales.xi.numel()), generator)
         chi, rho, lam = self._t_conditional(square, scales._replace(psi=psi, rate=rate))
-        flat = (x.reshape(-1) for x in (scales.T, chi, rho.expand(w.shape)))
-        t = gig_refreshed(*flat, lam, u.reshape(-1), v.reshape(-1)).view(w.shape)
+        old, chi, rho, u, v = (x.reshape(-1) for x in (scales.T, chi, rho.expand(w.shape), u, v))
+        t = gig_refreshed(old, chi, rho, lam, u, v).view(w.shape)
         return R2D2Scales(positive_finite(t), psi, xi, rate)
 
     def _gibbs_piece(

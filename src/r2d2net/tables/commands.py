@@ -53,7 +53,8 @@ def fit(
     algorithm: Annotated[
         str | None,
         _text(
-            f"{_names(ALGORITHMS, default='svgi')}. edl and dpn are for classes. mfvi needs --prior gaussian; "
+            f"{_names(ALGORITHMS, default='svgi')}. edl and dpn are for classes, lineargibbs for numbers with "
+            "--hidden 0. mfvi needs --prior gaussian; "
             "map, mcdropout, deepensemble, edl and dpn need it, or spike-and-slab or double-pareto."
         ),
     ] = None,

@@ -45,14 +45,17 @@ class Case(NamedTuple):
     x: Tensor
     y: Tensor
     plain: bool = False  # a network of Bayesian weights alone, without buffers, Dropout and deterministic parameters
+    linear: bool = False  # a single linear layer
 
     def __repr__(self) -> str:
         return repr(self.method)
 
     def net(self) -> nn.Module:
-        """A small network; unless ``plain`` with buffers, Dropout and parameters without a prior."""
+        """A small network; unless ``plain`` or ``linear`` with buffers, Dropout and parameters without a prior."""
         with torch.random.fork_rng():
             torch.manual_seed(0)
+            if self.linear:
+                return nn.Linear(3, 3 if self.likelihood.has_classes else 1)
             first, last = nn.Linear(3, 5), nn.Linear(5, 3 if self.likelihood.has_classes else 1)
         middle = [nn.Tanh()] if self.plain else [nn.BatchNorm1d(5), nn.Tanh(), nn.Dropout(0.1)]
         return nn.Sequential(first, *middle, last)
@@ -66,13 +69,14 @@ class Case(NamedTuple):
 
 
 def case_of(method: Method) -> Case:
-    """Find a problem that the algorithm takes: regression or else classification, of the richer network if it can."""
+    """Find a problem that the algorithm takes: regression or else classification, of the richest network it can."""
     demand(isinstance(method, Method), f"{type(method).__name__} is no subclass of Method")
     generator = torch.Generator().manual_seed(1)
     x = torch.randn(36, 3, generator=generator)
     regression = Case(method, Gaussian(), x, 5 + 3 * x[:, 0] + 0.5 * torch.randn(36, generator=generator))
     classification = Case(method, Categorical(), x, x.argmax(1))
     problems = [case._replace(plain=plain) for case in (regression, classification) for plain in (False, True)]
+    problems += [case._replace(linear=True) for case in (regression, classification)]
     refusals = []
     for problem in problems:
         try:
@@ -202,7 +206,7 @@ def check_learning(case: Case) -> None:
     with torch.random.fork_rng():
         torch.manual_seed(0)
         net = nn.Sequential(nn.Linear(3, 8), nn.Tanh(), nn.Linear(8, 3 if case.likelihood.has_classes else 1))
-    posterior = case.fit(net, GaussianPrior(1.0), epochs=LONG_RUN)
+    posterior = case.fit(case.net() if case.linear else net, GaussianPrior(1.0), epochs=LONG_RUN)
     prediction: Any = posterior.predict(case.x)
     if case.likelihood.has_classes:
         share = float((prediction.label == case.y).double().mean())
