@@ -427,7 +427,7 @@ def test_a_prior_without_a_reversed_sweep_is_refused_in_one_line():
     x, y = table()
     with pytest.raises(rn.ParameterError, match=r"^algorithm=LinearGibbs needs the reversed sweep of .*Unsaid"):
         fit(x, y, Unsaid())
-    with pytest.raises(rn.ParameterError, match=r"^prior=Horseshoe.* has no reversed sweep"):
+    with pytest.raises(rn.ParameterError, match=r"^prior=Unsaid.* has no reversed sweep"):
         Unsaid().gibbs_reversed(torch.ones(3), Unsaid().init_scales((3,)))
 
 

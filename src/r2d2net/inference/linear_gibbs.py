@@ -1,6 +1,6 @@
 """Exact Gibbs sampling of one linear layer under a Gaussian likelihood, with a beta prior on R2.
 
-    y = b + X w + e,      e_i ~ N(0, sigma^2),      w_j ~ N(0, sigma^2 g^2 v_j),      v the variances of the layer's prior
+    y = b + X w + e,      e_i ~ N(0, sigma^2),      w_j ~ N(0, sigma^2 g^2 v_j),      v the variances of w's prior
     R2 = tau^2 / (1 + tau^2) ~ Beta(mean precision, (1 - mean) precision),      tau^2 = g^2 sum_j v_j mean(x_j^2)
 
 The scale g, the noise and all weights are drawn as one block given the scales of the prior, then the scales given these
@@ -32,6 +32,7 @@ from r2d2net.priors import ScaleMixturePrior
 
 CONVERGED = 1.01  # largest R-hat at which a run ends before its budget
 LEAST_SWEEPS = 400  # after the burn-in, of all chains together, before R-hat is looked at
+LEAST_DRAWS = 8  # that a chain must have kept by then
 LOOK_GROWTH = 1.1  # each look comes after this many times the sweeps of the one before
 MONITORED_ROWS = 64  # rows whose fitted values R-hat compares
 
@@ -234,9 +235,9 @@ class LinearChains(Trainer[LinearGibbsState]):
     # --- convergence
 
     def _looks(self, after: int) -> bool:
-        """Whether R-hat is computed after so many sweeps beyond the burn-in: at ever wider distances, and at the end."""
+        """Whether R-hat is computed after so many sweeps beyond the burn-in: at growing distances, and at the end."""
         if after + self.burn_in == self.steps:
-            return after >= 2 * self.settings.thin * 4
+            return True
         if after * self.settings.chains < LEAST_SWEEPS or after < 2:
             return False
         looks, before = (math.floor(math.log(k) / math.log(LOOK_GROWTH)) for k in (after, after - 1))
@@ -244,7 +245,7 @@ class LinearChains(Trainer[LinearGibbsState]):
 
     def _r_hat(self, state: LinearGibbsState, rows: Tensor) -> Tensor:
         draws = self.source(state).state
-        if draws.weights.shape[1] < 8:
+        if draws.weights.shape[1] < LEAST_DRAWS:
             return state.r_hat
         weights = self.weight.of(draws.weights).to(EXACT)
         fitted = (weights @ rows.T).flatten(2)

@@ -1,6 +1,6 @@
 """Split R-hat (Gelman et al., 2013): do chains, and the halves of each, agree?
 
-    R-hat^2 = ((h - 1) / h W + B) / W,      W the mean variance within half-chains of h draws, B the variance of their means
+    R-hat^2 = (h - 1) / h + B / W,      W the mean variance within half-chains of h draws, B the variance of their means
 
 1 in the limit. `r2d2net.diagnostics` has the rank-normalised form and effective sample sizes; this one is cheap enough
 to be looked at while chains run.

@@ -14,7 +14,7 @@ from r2d2net.likelihoods import Categorical, Gaussian
 from r2d2net.model import BayesianModel
 from r2d2net.nets import mlp
 from r2d2net.priors import R2D2
-from r2d2net.registry import PRIORS
+from r2d2net.registry import ALGORITHMS, PRIORS
 from r2d2net.tables.cell_parsing import Values
 from r2d2net.tables.prediction_task import LEAST, MOST, Task
 from r2d2net.tables.settings import Settings
@@ -72,20 +72,21 @@ def require_suitable(settings: Settings, task: Task) -> None:
         ParameterError: The algorithm does not suit them.
     """
     algorithm, hidden = settings.algorithm, (2,) if settings.hidden else ()
-    reason = _fault(algorithm, "gaussian", (2,), task.is_regression)
+    usual = (2,) if ALGORITHMS.constructor(algorithm).suits_every_net else ()
+    reason = _fault(algorithm, "gaussian", usual, task.is_regression)
     if reason is not None:
-        if _fault(algorithm, "gaussian", (2,), not task.is_regression) is not None:
+        if _fault(algorithm, "gaussian", usual, not task.is_regression) is not None:
             raise reason  # something is not installed
         problem = f"is not for {task.kind}"
         raise ParameterError(problem, argument="algorithm", value=algorithm, fix="use another, such as svgi")
-    if _fault(algorithm, settings.prior, (2,), task.is_regression) is not None:
-        suiting = [name for name in PRIORS if _fault(algorithm, name, (2,), task.is_regression) is None]
+    if _fault(algorithm, settings.prior, usual, task.is_regression) is not None:
+        suiting = [name for name in PRIORS if _fault(algorithm, name, usual, task.is_regression) is None]
         unsuitable = ("does not suit ", Argument("prior", settings.prior))
         fix = ("use ", Argument("prior", Shown(" or ".join(suiting))))
         raise ParameterError(unsuitable, argument="algorithm", value=algorithm, fix=fix)
     if _fault(algorithm, "gaussian", hidden, task.is_regression) is not None:
-        unsuitable = ("does not suit ", Argument("hidden", 0))
-        fix = ("use a hidden layer, such as ", Argument("hidden", 50))
+        unsuitable = ("does not suit ", Argument("hidden", Shown(",".join(map(str, settings.hidden or (0,))))))
+        fix = ("use a hidden layer, such as ", Argument("hidden", 50)) if usual else ("use ", Argument("hidden", 0))
         raise ParameterError(unsuitable, argument="algorithm", value=algorithm, fix=fix)
 
 
