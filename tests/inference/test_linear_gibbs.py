@@ -287,8 +287,8 @@ def fit(x, y, prior=None, method=None, net=None, **options):
 def test_several_outputs_have_noise_and_scales_of_their_own():
     x, y = table(outputs=3)
     y[:, 2] += 5 * torch.randn(len(y), generator=torch.Generator().manual_seed(9))
-    posterior = fit(x, y, epochs=200)
-    assert posterior.state.weights.shape[:2] == (4, 150)
+    posterior = fit(x, y, Gaussian(), LinearGibbs(thin=2), epochs=240)
+    assert posterior.state.weights.shape == (4, 90, 5 * 3 + 3)
     predicted = posterior.predict(x)
     assert predicted.mean.shape == (40, 3)
     assert (predicted.mean - y)[:, :2].square().mean() < 0.2
@@ -305,6 +305,13 @@ def test_the_bias_is_drawn_where_there_is_one(bias):
     error = (posterior.predict(x).mean - y).square().mean().sqrt()
     assert error < 0.4  # standardisation takes off the mean
     assert ("bias" in next(posterior.state_dicts(1, seed=0))) == bias
+
+
+@pytest.mark.parametrize("net", [rn.nets.mlp(5, [], 1), nn.Sequential(nn.Flatten(), nn.Linear(5, 1))], ids=name)
+def test_other_spellings_of_a_linear_layer_are_taken(net):
+    x, y = table()
+    plain, other = fit(x, y), fit(x, y, net=net)
+    assert torch.equal(other.state.weights, plain.state.weights)
 
 
 def test_a_deterministic_bias_is_drawn_too():
@@ -324,6 +331,12 @@ def test_a_run_ends_when_the_chains_agree_and_says_so():
     assert len(short.history) == 40
     assert "r_hat" in short.history[-1]
     assert "r_hat" not in short.history[0]
+
+
+def test_chains_that_disagree_are_named_in_a_warning():
+    x, y = table(20, 60)
+    with pytest.warns(UserWarning, match=r"^the chains disagree after 12 sweeps \(R-hat .*\): use more epochs"):
+        fit(x, y, Horseshoe(), epochs=12)
 
 
 def test_a_run_killed_after_it_was_done_or_before_ends_the_same(tmp_path):

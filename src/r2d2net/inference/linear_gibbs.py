@@ -12,6 +12,7 @@ Monte Carlo error, which R-hat measures as the chains run (`split_r_hat`).
 from __future__ import annotations
 
 import math
+import warnings
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
@@ -28,9 +29,11 @@ from r2d2net.inference.split_r_hat import split_r_hat
 from r2d2net.likelihoods import Gaussian
 from r2d2net.likelihoods.base import Noise, Unit
 from r2d2net.model import BayesianModel, Slot, Tensors
+from r2d2net.nets.perceptron import MLP
 from r2d2net.priors import ScaleMixturePrior
 
 CONVERGED = 1.01  # largest R-hat at which a run ends before its budget
+POOR = 1.1  # R-hat above which the posterior is not to be trusted
 LEAST_SWEEPS = 400  # after the burn-in, of all chains together, before R-hat is looked at
 LEAST_DRAWS = 8  # that a chain must have kept by then
 LOOK_GROWTH = 1.1  # each look comes after this many times the sweeps of the one before
@@ -202,6 +205,13 @@ class LinearChains(Trainer[LinearGibbsState]):
         stored = (state.step, by_chain(draws.weights), by_chain(draws.fixed), buffers, noise, divergences)
         return Collection(self.model, CollectionState(*stored), draws_noise=True)
 
+    def finish(self, state: LinearGibbsState) -> Collection:
+        """Return the stored draws; warn if the chains disagree."""
+        if float(state.r_hat) > POOR:
+            advice = f"the chains disagree after {int(state.step)} sweeps (R-hat {float(state.r_hat):.3g})"
+            warnings.warn(f"{advice}: use more epochs, such as {4 * self.steps}", stacklevel=2)
+        return self.source(state)
+
     # --- the data
 
     def _problem(self, x: Any, y: Tensor) -> tuple[LinearProblem, Tensor]:
@@ -289,8 +299,9 @@ def _design(x: Any, inputs: int) -> Tensor:
 def _require_linear(model: BayesianModel[Any]) -> tuple[Slot, Slot | None]:
     """Return the places of weight and bias; raise an error of one line for any other model."""
     shown: dict[str, Any] = {"argument": "algorithm", "value": Shown("LinearGibbs")}
-    if not model.is_linear:
-        fix = "use nn.Linear(inputs, outputs), or another algorithm, such as SVGI"
+    without_hidden = isinstance(model.net, MLP) and len(model.net) == 1
+    if not (model.is_linear or without_hidden):
+        fix = "use nn.Linear, or mlp without hidden layers, or another algorithm, such as SVGI"
         raise ParameterError("needs a network of one Linear layer", fix=fix, **shown)
     if model.frozen:
         problem, unfrozen = f"draws every parameter, and {min(model.frozen)!r} is frozen", Argument("frozen", ())
