@@ -144,7 +144,7 @@ BAD_CALLS: dict[str, tuple[Callable[[], Any], str | None, object]] = {  # the ca
     "fit: algorithm": (lambda: fit(algorithm="hmc", batch_size=5), "batch_size", 5),
     "fit: prior": (lambda: fit(algorithm="map"), "algorithm", "MAP"),
     "fit: rows": (lambda: fit(n=3), "n", 3),
-    "fit: data": (lambda: rn.fit(rn.BayesianModel(nn.Linear(2, 1)), (X, Y[:3])), "x", [20]),
+    "fit: data": (lambda: rn.fit(rn.BayesianModel(nn.Linear(2, 1)), (X, Y[:3])), "x", 20),
     "fit: not finite": (lambda: rn.fit(rn.BayesianModel(nn.Linear(2, 1)), (X, Y / 0)), "y", ANY),
     "fit: shape": (lambda: rn.fit(rn.BayesianModel(nn.Linear(2, 2)), (X, Y)), "net", 2),
     "model: net": (lambda: rn.BayesianModel(3), "net", int),  # type: ignore[arg-type]
@@ -160,7 +160,7 @@ BAD_CALLS: dict[str, tuple[Callable[[], Any], str | None, object]] = {  # the ca
     "predict: level": (lambda: posterior().predict(X).interval(2.0), "level", 2.0),
     "relevance": (lambda: rn.shrinkage.input_relevance(posterior(), X[0]), "x", (2,)),
     "load": (lambda: rn.load("nowhere", nn.Linear(2, 1)), None, Path("nowhere/posterior.safetensors")),
-    "network": (lambda: rn.nets.mlp(2, [0], 1), "hidden", 0),
+    "network": (lambda: rn.nets.mlp(2, [0], 1), "hidden", [0]),
     "metric: shape": (lambda: rn.metrics.rmse(Y, Y[:3]), "mean", (3,)),
     "metric: choice": (lambda: rn.metrics.ece(*LABELLED, binning="odd"), "binning", "odd"),  # type: ignore[arg-type]
     "distribution": (lambda: GeneralizedInverseGaussian(1.0, -1.0, 1.0), "rho", -1.0),

@@ -14,10 +14,13 @@ from torch import nn
 import killed_runs
 import r2d2net as rn
 from r2d2net import inference, likelihoods, nets, priors
+from r2d2net.estimators.base import BayesianPerceptron
 from r2d2net.inference import Method
 from r2d2net.likelihoods import Likelihood
+from r2d2net.nets.activations import ACTIVATIONS
 from r2d2net.priors import ScaleMixturePrior
-from r2d2net.registry import ALGORITHMS, LIKELIHOODS, NETWORKS, PRIORS
+from r2d2net.registry import ALGORITHMS, FOR_CLASSES, FOR_ONE_LAYER, LIKELIHOODS, NETWORKS, PRIORS, SUITABLE_PRIORS
+from table_runs import command
 
 KINDS = [
     (PRIORS, priors, ScaleMixturePrior),
@@ -126,3 +129,46 @@ def test_the_documentation_says_which_algorithms_suit_which_priors():
                     else:
                         assert said == "yes", (name, algorithm)
     assert sorted(listed) == sorted(PRIORS.class_names)
+
+
+def suits(algorithm, prior, likelihood, hidden):
+    """Whether an algorithm can be built for a small model; algorithm and prior by name."""
+    model = rn.BayesianModel(rn.nets.mlp(2, hidden, 2), PRIORS.constructor(prior)(), likelihood)
+    try:
+        ALGORITHMS.constructor(algorithm)().build(model, n=1000, steps=1000)
+    except rn.ParameterError:
+        return False
+    return True
+
+
+def test_what_is_told_without_torch_is_what_the_classes_do():
+    assert set(SUITABLE_PRIORS) == {name for name in ALGORITHMS if not ALGORITHMS.constructor(name).suits_every_prior}
+    assert set(FOR_ONE_LAYER) == {name for name in ALGORITHMS if not ALGORITHMS.constructor(name).suits_every_net}
+    classes, numbers = rn.likelihoods.Categorical(), rn.likelihoods.Gaussian()
+    for algorithm in ALGORITHMS:
+        one_layer = algorithm in FOR_ONE_LAYER
+        hidden, likelihood = ([], numbers) if one_layer else ([2], classes)
+        suitable = tuple(prior for prior in PRIORS if suits(algorithm, prior, likelihood, hidden))
+        assert suitable == SUITABLE_PRIORS.get(algorithm, tuple(PRIORS)), algorithm
+        assert suits(algorithm, "gaussian", numbers, hidden) == (algorithm not in FOR_CLASSES), algorithm
+        assert suits(algorithm, "gaussian", classes, hidden) == (not one_layer), algorithm
+
+
+def test_the_help_is_made_of_the_registry():
+    told = " ".join(command("fit", "--help").out.replace("│", " ").split())
+    assert "edl and dpn are for classes, lineargibbs for numbers with --hidden 0. mfvi needs --prior gaussian; " in told
+    assert "; map, mcdropout, deepensemble, edl and " in told
+    assert "dpn need --prior gaussian, spike-and-slab or double-pareto." in told
+    listed = ", ".join(ACTIVATIONS).replace("relu", "relu (default)", 1)
+    assert f"{listed}." in told
+
+
+@pytest.mark.parametrize("estimator", [BayesianPerceptron, rn.R2D2Regressor])
+def test_estimators_refer_to_the_registry(estimator):
+    """Names in the docstrings are examples; which algorithm needs which prior is told in one place."""
+    start, end = (estimator.__doc__.index(f" {name}: ") for name in ("prior", "epochs"))
+    entries = estimator.__doc__[start:end]
+    for name in ("PRIORS", "ALGORITHMS", "SUITABLE_PRIORS"):
+        assert f"`r2d2net.registry.{name}`" in entries
+    assert set(re.findall(r'"([^"]+)"', entries)) <= {*PRIORS, *ALGORITHMS, "auto"}
+    assert "need" not in entries

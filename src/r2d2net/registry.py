@@ -1,4 +1,4 @@
-"""The built-in priors, likelihoods, algorithms and networks by name: the one list of each.
+"""The built-in priors, likelihoods, algorithms, networks and activations by name: the one list of each.
 
 Whatever offers a choice reads it here: `fit`, the estimators, the command line and its help, `load`, and the tests
 that compare the documentation with it. An entry names the place of its class below ``r2d2net``, "module:Class", which
@@ -119,6 +119,21 @@ ALGORITHMS = Registry(
     },
 )
 
+# The priors of the algorithms that do not suit every prior, the algorithms for classes only, and those for numbers by
+# one linear layer. They follow from the traits of the classes, with which a test compares them; here they can be read
+# without torch.
+_FINITE_MODE = ("gaussian", "spike-and-slab", "double-pareto")
+SUITABLE_PRIORS: Mapping[str, tuple[str, ...]] = {
+    "mfvi": ("gaussian",),
+    "map": _FINITE_MODE,
+    "mcdropout": _FINITE_MODE,
+    "deepensemble": _FINITE_MODE,
+    "edl": _FINITE_MODE,
+    "dpn": _FINITE_MODE,
+}
+FOR_CLASSES = ("edl", "dpn")
+FOR_ONE_LAYER = ("lineargibbs",)
+
 NETWORKS = Registry(
     "network",
     {
@@ -133,3 +148,13 @@ NETWORKS = Registry(
         "vit": "nets.vit:ViT",
     },
 )
+
+# the name of each activation and of its class in torch.nn
+ACTIVATIONS: Mapping[str, str] = {
+    "relu": "ReLU",
+    "softplus": "Softplus",
+    "tanh": "Tanh",
+    "gelu": "GELU",
+    "silu": "SiLU",
+    "elu": "ELU",
+}

@@ -123,7 +123,7 @@ TEN = 'classes = ["0", "1", "2", "3", "4", "5", "6", "7", "8", "9"]\n'
         ("[pets]\nkind = 'mosaic'\n", ["pets has no splits", "[pets.train]"]),
         ("pets = 7\n", ["pets has no splits"]),
         ("[[pets]]\nkind = 'mosaic'\n", ["pets has no splits"]),
-        ("[pets.train]\nfiles = ['a']\n", ["[pets.train]: kind=None is not known; use mosaic, image-npz"]),
+        ("[pets.train]\nfiles = ['a']\n", ["[pets.train]: kind is missing; use mosaic, image-npz"]),
         ("[pets.train]\nkind = 'pickle'\n", ["kind='pickle' is not known"]),
         ("[pets.train]\nkind = ['mosaic']\n", ["kind=['mosaic'] is not known"]),
         ("[pets.train]\nkind = 'mosaic'\n", ["files is missing; use a list of paths"]),

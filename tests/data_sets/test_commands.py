@@ -131,6 +131,13 @@ def test_fetch_without_network_in_a_child_process(tmp_path: Path) -> None:
     assert f"into {tmp_path / 'new' / 'uci_regression' / 'yacht' / 'data'} yourself" in done.stderr
 
 
+def test_an_unknown_name_is_told_in_the_words_of_the_command_line(tmp_path: Path, run: Run) -> None:
+    for arguments in (("fetch", "nope"), ("verify", "nope", "--root", str(tmp_path))):
+        done = run(*arguments)
+        assert done.returncode == 2
+        assert done.stderr.startswith("error: NAMES nope is no data set known here: use one of mnist, ")
+
+
 def test_bad_input_is_one_line_and_exit_code_2(tmp_path: Path, run: Run) -> None:
     for arguments in (
         ["lst"],

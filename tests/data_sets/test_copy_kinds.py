@@ -163,7 +163,7 @@ def test_table_npz(tmp_path: Path) -> None:
     refused(lambda: load("mine", tmp_path), "[4, 2] rows of inputs, [4, 6] targets")
     np.savez(path, X=x * np.nan, y=y)
     catalogue(tmp_path, one)
-    refused(lambda: load("mine", tmp_path), "t.npz", "not finite")
+    refused(lambda: load("mine", tmp_path), "t.npz", "not finite, such as nan at (0, 0)")
     np.savez(path, X=np.array([{}] * 6, dtype=object), y=y)
     refused(lambda: load("mine", tmp_path), "t.npz", "Object arrays")
     np.savez(path, X=y, y=y)

@@ -232,9 +232,28 @@ def test_processes_do_not_change_the_result() -> None:
         ({"prior": "r2d3"}, r"prior='r2d3' is no prior: use one of r2d2, adaptive"),
         ({"prior": rn.priors.R2D2}, r"prior=R2D2 is a class: write R2D2\(\)"),
         ({"algorithm": "adam"}, r"algorithm='adam' is no algorithm: use one of cavi"),
-        ({"algorithm": "map"}, r"algorithm=MAP does not suit the prior R2D2"),
+        (
+            {"algorithm": "map"},
+            r"^algorithm='map' does not suit prior='r2d2': use prior='gaussian' or 'spike-and-slab' or 'double-pareto'"
+            r", or an algorithm for every prior, such as algorithm='svgi'$",
+        ),
+        (
+            {"algorithm": rn.inference.MFVI()},
+            r"^algorithm=MFVI\(.* does not suit prior='r2d2': use prior='gaussian', or",
+        ),
+        (
+            {"algorithm": "map", "prior": "auto"},
+            r"^algorithm='map' does not suit prior='auto': use prior='gaussian' or",
+        ),
+        ({"algorithm": "map", "prior": rn.priors.R2D2()}, r"^algorithm=MAP does not suit the prior R2D2"),
+        (
+            {"algorithm": "edl", "prior": "gaussian"},
+            r"^algorithm='edl' is for classes: use R2D2Classifier, or another algorithm, such as algorithm='svgi'$",
+        ),
+        ({"validation": 2}, r"^validation=2 is out of range: use a share between 0 and 1, or \(X, y\)$"),
         ({"hidden": "50"}, r"hidden='50'"),
-        ({"hidden": (50, 0)}, r"hidden=0"),
+        ({"hidden": (50, 0)}, r"^hidden=\(50, 0\) is out of range: use whole numbers from 1$"),
+        ({"hidden": 0}, r"^hidden=0 is out of range: use whole numbers from 1$"),
         ({"activation": "swish2"}, r"activation"),
         ({"epochs": 0}, r"epochs=0"),
         ({"batch_size": 0}, r"batch_size=0"),

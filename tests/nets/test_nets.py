@@ -202,7 +202,7 @@ def test_attention_is_the_textbook_s():
         ("lenet", {"classes": 2.5}, "classes=2.5 is out of range: use a whole number from 1"),
         ("lenet", {"activation": "sine"}, "activation='sine' is out of range: use one of relu, softplus"),
         ("mlp", {"inputs": 3, "hidden": 5}, r"hidden=5 is out of range: use a list of widths"),
-        ("mlp", {"inputs": 3, "hidden": [0]}, "hidden=0 is out of range: use a whole number from 1"),
+        ("mlp", {"inputs": 3, "hidden": [0]}, r"hidden=\[0\] is out of range: use whole numbers from 1"),
         ("paper_mlp", {"inputs": 3, "layers": 4}, "layers=4 is out of range: the paper has 0 to 3"),
         ("lenet", {"depth": 3}, "lenet does not take these options .*: its arguments are channels, classes, size"),
         ("leenet", {}, "name='leenet' is out of range: use one of mlp, paper_mlp"),

@@ -222,14 +222,14 @@ NAN, INF = float("nan"), float("inf")
         ((X, torch.full((10,), INF)), r"y holds inf at \(0,\): remove or fill"),
         (((X, X / 0.0), Y), r"x holds nan at \(0, 0\)"),
         ((X[:0], Y[:0]), "data has 0 rows"),
-        ((X, Y[:5]), r"x has \[10\] rows and y has 5: they must agree"),
+        ((X, Y[:5]), "x has 10 rows and y has 5: they must agree"),
         ((torch.tensor(1.0), Y), "data holds a scalar"),
         ((X, ["a"] * 10), "y has dtype <U1: numbers are needed"),
         (([[1.0], [1.0, 2.0]], [0.0, 1.0]), "x is no array of numbers"),
         ((X, np.zeros(10, dtype=complex)), "y has dtype complex128: numbers are needed"),
         (X, "data of type Tensor is not a pair"),
         ({"x": X, "y": Y}, "data of type dict is not a pair"),
-        ((X,), "data of type tuple is not a pair"),
+        ((X,), r"data of type tuple is not a pair \(x, y\): give inputs and targets$"),
     ],
 )
 def test_bad_data_are_one_clear_line(data, message):

@@ -301,7 +301,7 @@ def test_bad_validation_data_are_refused_before_training(validation, message):
         ({"patience": 3}, "patience=3 needs validation data"),
         ({"patience": 0, "validation": 0.1}, "patience=0 is out of range"),
         ({"validation": 1.5}, "validation=1.5 is out of range: use a share between 0 and 1"),
-        ({"validation": "some"}, "validation='some' is out of range"),
+        ({"validation": "some"}, r"validation='some' is out of range: use a share between 0 and 1, or \(x, y\)"),
         ({"seed": None}, "seed=None is out of range"),
         ({"seed": True}, "seed=True is out of range: use a whole number"),
         ({"epochs": True}, "epochs=True is out of range"),
@@ -331,6 +331,17 @@ def test_bad_settings_are_one_clear_line(settings, message):
     with pytest.raises(rn.ParameterError, match=f"^{message}") as caught:
         fit(**settings)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("data", [(X, Y), TensorDataset(X, Y)], ids=["arrays", "dataset"])
+def test_validation_data_are_called_by_their_own_name(data):
+    for validation, message in (
+        ((X,), r"validation of type tuple is not a pair \(x, y\): give inputs and targets"),
+        ((X[:0], Y[:0]), "validation has 0 rows: give at least one"),
+        ((1.0, 2.0), "validation holds a scalar: x and y need a first dimension of rows"),
+    ):
+        with pytest.raises(rn.DataError, match=f"^{message}$"):
+            fit(data=data, validation=validation)
 
 
 def test_an_unknown_option_is_a_type_error():

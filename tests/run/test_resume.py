@@ -284,7 +284,7 @@ def test_resuming_a_finished_run_returns_it(tmp_path, monkeypatch):
     assert torch.equal(first.predict(x).samples, again.predict(x).samples)
     assert first.history == again.history
     assert (tmp_path / "posterior.safetensors").read_bytes() == before
-    with pytest.raises(CheckpointError, match="epochs=3, here epochs=9"):
+    with pytest.raises(CheckpointError, match="epochs=3, here epochs=9; give the same model, data and settings, or"):
         rn.fit(model, data(), resume=tmp_path, **{**FAST, "epochs": 9})
 
 

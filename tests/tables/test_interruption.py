@@ -11,7 +11,7 @@ import time
 import pytest
 
 from r2d2net import checkpoint
-from r2d2net.errors import CheckpointError
+from r2d2net.errors import Argument, CheckpointError
 from r2d2net.tables.run_folder import ASIDE, PARTS
 from table_runs import command, make_table
 
@@ -138,12 +138,12 @@ def test_what_is_trained_outlives_a_full_disk(tmp_path, monkeypatch):
     make_table(60).to_csv(tmp_path / "data.csv", index=False)
 
     def full(*arguments, **options):
-        raise CheckpointError("the disk is full: make room")
+        raise CheckpointError("is full", argument="out", value="disk", fix=("make room in ", Argument("out")))
 
     monkeypatch.setattr("r2d2net.tables.novelty.Novelty.save", full)
     options = ["--target", "price", "--hidden", "0", "--epochs", "1", "--out", tmp_path / "run"]
     ended = command("fit", tmp_path / "data.csv", *options)
-    assert "the disk is full: make room; then go on by `r2d2net fit --resume" in ended.error
+    assert "error: --out disk is full: make room in --out; then go on by `r2d2net fit --resume" in ended.error
     assert (tmp_path / "run" / "model" / "posterior.safetensors").exists()
     monkeypatch.undo()
     assert command("fit", "--resume", tmp_path / "run", "--quiet").code == 0

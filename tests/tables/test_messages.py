@@ -5,13 +5,14 @@ import io
 import json
 import re
 import zipfile
+from unittest.mock import ANY
 
 import numpy as np
 import pandas as pd
 import pytest
 from rich.console import Console
 
-from r2d2net.errors import DivergenceError
+from r2d2net.errors import CheckpointError, DivergenceError
 from r2d2net.registry import ALGORITHMS, PRIORS
 from r2d2net.run.train import ADVICE
 from r2d2net.tables.prediction_task import Task
@@ -82,7 +83,8 @@ def test_what_does_not_go_together_is_said_in_options(data, tmp_path, options, m
 
 def test_help_says_which_algorithms_need_another_prior():
     text = " ".join(command("fit", "--help").out.replace("│", " ").split())
-    (sentence,) = re.findall(r"mfvi needs --prior gaussian; (.*?) need it, or spike-and-slab or double-pareto\.", text)
+    needs = r"need --prior gaussian, spike-and-slab or double-pareto\."
+    (sentence,) = re.findall(rf"mfvi needs --prior gaussian; (.*?) {needs}", text)
     named, task = set(re.findall(r"\w+", sentence)) - {"and"}, Task("y", "binary", ("a", "b"))
     for algorithm in ALGORITHMS:
         if algorithm == "lineargibbs":  # for numbers
@@ -205,7 +207,32 @@ def test_the_result_of_a_damaged_run_is_one_line(data, tmp_path):
     (run / "run.json").write_text(json.dumps({**json.loads((run / "run.json").read_text()), "task": None}))
     ended = command("fit", "--resume", run)
     assert ended.code == 2
-    assert "the task of the run cannot be read" in ended.error
+    assert re.search(r"error: the task of the run cannot be read: TypeError .*; fit the table anew\n$", ended.error)
+
+
+@pytest.mark.parametrize(
+    ("read", "value"),
+    [
+        (lambda: Settings.back({}), "the settings of the run"),
+        (lambda: Task.of({}), "the task of the run"),
+        (lambda: Task.of({**Task("y", "regression").plain(), "kind": "odd"}), ANY),
+    ],
+)
+def test_parts_of_a_damaged_run_give_value_and_fix(read, value):
+    with pytest.raises(CheckpointError, match=r"^the (settings|task) of the run .*; fit the table anew$") as caught:
+        read()
+    assert (caught.value.value, caught.value.fix) == (value, "fit the table anew")
+
+
+def test_a_disk_that_fails_is_told_with_the_way_to_go_on(data, tmp_path):
+    def full(*arguments, **options):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("r2d2net.estimators.base.fit", full)
+        ended = command("fit", data, "--target", "y", *QUICK, "--quiet", "--out", tmp_path / "run")
+    how = f"remove the cause; then go on by `r2d2net fit --resume {tmp_path / 'run'}`"
+    assert ended.error == f"error: [Errno 28] No space left on device: {how}\n"
 
 
 def test_going_on_with_a_finished_run_writes_nothing_and_says_so(data, tmp_path):

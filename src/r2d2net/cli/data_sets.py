@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json as json_text
 import os
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from r2d2net.errors import DataError
+from r2d2net.errors import DataError, R2D2NetError
 from r2d2net.options import AnySeed, Json, Quiet
 
 if TYPE_CHECKING:
@@ -30,6 +31,16 @@ Catalogue = Annotated[
 Names = Annotated[
     list[str] | None, typer.Argument(help="Data sets; by default all that are there.", show_default=False)
 ]
+
+
+@contextmanager
+def _names_of_the_line() -> Iterator[None]:
+    """Let errors call the name of a data set as this command does."""
+    try:
+        yield
+    except R2D2NetError as error:
+        error.rename({"name": "names"})
+        raise
 
 
 @app.callback(invoke_without_command=True)
@@ -95,7 +106,8 @@ def verify(
     folder = data_root(root)
     damaged = 0
     results: dict[str, str | None] = {}
-    entries = [known(name, folder, catalogue) for name in names or known_sets(folder, catalogue)]
+    with _names_of_the_line():
+        entries = [known(name, folder, catalogue) for name in names or known_sets(folder, catalogue)]
     for entry in entries:
         findings = list(check(entry, folder))
         if names and not findings:
@@ -132,8 +144,9 @@ def fetch(
     from r2d2net.data.fetching import fetch as download
     from r2d2net.data.loading import data_root, known
 
-    for name in names:
-        known(name, root)
+    with _names_of_the_line():
+        for name in names:
+            known(name, root)
     folder = data_root(root, exists=False)
     columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
     paths: list[Path] = []
@@ -144,8 +157,9 @@ def fetch(
             task = bars.add_task(file, total=None)
             return lambda done, total: bars.update(task, completed=done, total=total)
 
-        for name in names:
-            paths += download(name, folder, progress)
+        with _names_of_the_line():
+            for name in names:
+                paths += download(name, folder, progress)
     if json:
         typer.echo(json_text.dumps({"verified": [str(path) for path in paths]}, indent=2))
     elif not quiet:

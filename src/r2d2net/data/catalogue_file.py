@@ -151,7 +151,9 @@ class _Table(NamedTuple):
 
     def kind(self, entry: Entry | None) -> Kind:
         """Return the kind, checked against what is known of the set."""
-        name = self.table.get("kind")
+        if "kind" not in self.table:
+            raise self.fault("kind is missing", use=", ".join(KINDS))
+        name = self.table["kind"]
         if not isinstance(name, str) or name not in KINDS:
             raise self.fault("kind=", Value(name), " is not known", use=", ".join(KINDS))
         kind = KINDS[name]

@@ -112,7 +112,9 @@ def finite_float32(array: np.ndarray) -> Tensor:
     with np.errstate(over="ignore"):  # 1e300 is not finite in float32
         values = array.astype(np.float32)
     if not np.isfinite(values).all():
-        raise DataError("it holds values that are not finite")
+        place = tuple(int(i) for i in np.argwhere(~np.isfinite(values))[0])
+        problem = ("it holds values that are not finite, such as ", Value(float(array[place])), f" at {place}")
+        raise DataError(problem)  # whoever read the file says which it was, and what to do
     return torch.from_numpy(values)
 
 

@@ -22,7 +22,7 @@ from r2d2net.errors import CheckpointError, DataError, ParameterError, R2D2NetEr
 from r2d2net.estimators import storage
 from r2d2net.estimators.double_draws import in_double
 from r2d2net.estimators.float64_units import in_users_units, move_inputs, move_targets
-from r2d2net.estimators.named_settings import epochs_for, prior_of, seed_of
+from r2d2net.estimators.named_settings import epochs_for, prior_of, require_suitable, seed_of
 from r2d2net.inference import method_named
 from r2d2net.likelihoods import Likelihood
 from r2d2net.model import BayesianModel
@@ -47,11 +47,11 @@ class BayesianPerceptron(BaseEstimator):
     Args:
         hidden: Widths of the hidden layers; ``()`` is a linear model.
         activation: Name of the activation.
-        prior: Prior of the weights: "r2d2", "adaptive" (learns its own sparsity and scale), "auto" (two adaptive
-            priors, between which validation chooses), "paper", "gaussian", "horseshoe", "horseshoe+",
-            "spike-and-slab", "dirichlet-laplace", "double-pareto", or an object of `r2d2net.priors`.
-        algorithm: "svgi" or another name of `r2d2net.inference`, or an object of it, such as ``SGHMC(chains=4)``.
-            "map", "mcdropout" and "deepensemble" need ``prior="gaussian"``.
+        prior: Prior of the weights: "r2d2", "adaptive" (learns its own sparsity and scale) or another name of
+            `r2d2net.registry.PRIORS`; "auto" (two adaptive priors, between which validation chooses); or an object of
+            `r2d2net.priors`.
+        algorithm: "svgi" or another name of `r2d2net.registry.ALGORITHMS`, or an object of `r2d2net.inference`, such as
+            ``SGHMC(chains=4)``. Some do not suit every prior: see `r2d2net.registry.SUITABLE_PRIORS`.
         epochs: Passes over the rows; by default the number that makes about 1,000 steps, from 20 to 300.
         batch_size: Rows of a step; by default chosen from the number of rows.
         validation: Share of the rows to hold out, or other rows (X, y). They correct the noise variance, and so the
@@ -255,6 +255,7 @@ class BayesianPerceptron(BaseEstimator):
         if self.batch_size is not None:
             require_whole("batch_size", self.batch_size)
         prior, method, seed = prior_of(self.prior), method_named(self.algorithm), seed_of(self.random_state)
+        require_suitable(self.algorithm, self.prior, has_classes=likelihood.has_classes)
         network = {"inputs": X.shape[1], "hidden": widths_of(self.hidden), "outputs": outputs}
         network["activation"] = self.activation
         inputs, targets = move_inputs(X), move_targets(y) if likelihood.standardizes else None
@@ -329,7 +330,10 @@ def widths_of(hidden: Any) -> list[Any]:
     """Convert the widths of the hidden layers to plain numbers; a single number is one layer."""
     several = isinstance(hidden, (Sequence, np.ndarray)) and not isinstance(hidden, str)
     require(several or isinstance(hidden, Integral), "hidden", hidden, "use widths, such as (50, 50)")
-    return [int(width) if isinstance(width, Integral) else width for width in (hidden if several else (hidden,))]
+    widths = hidden if several else (hidden,)
+    whole = all(isinstance(width, Integral) and not isinstance(width, bool) and int(width) >= 1 for width in widths)
+    require(whole, "hidden", hidden, "use whole numbers from 1")
+    return [int(width) for width in widths]
 
 
 def build(network: dict[str, Any], seed: int, device: Any) -> nn.Module:

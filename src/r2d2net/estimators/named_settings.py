@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 from sklearn.utils import check_random_state
 
-from r2d2net.errors import require, require_instance
+from r2d2net.errors import Argument, ParameterError, Shown, require, require_instance
 from r2d2net.inference import Method
 from r2d2net.model import AnyPrior
 from r2d2net.priors import ScaleMixturePrior
-from r2d2net.registry import PRIORS
+from r2d2net.registry import ALGORITHMS, FOR_CLASSES, PRIORS, SUITABLE_PRIORS
 from r2d2net.run.batches import default_batch_size
 
 STEPS, LEAST_EPOCHS, MOST_EPOCHS = 1000, 20, 300
@@ -45,6 +45,35 @@ def prior_of(prior: Any) -> AnyPrior | None:
     require_instance(prior, ScaleMixturePrior, "prior", "prior", fix)
     assert isinstance(prior, ScaleMixturePrior)
     return prior
+
+
+def require_suitable(algorithm: Any, prior: Any, *, has_classes: bool) -> None:
+    """Refuse named parameters of an estimator that do not suit each other, in the names that its user types.
+
+    Objects of other classes are left to `r2d2net.fit`, whose errors name classes.
+
+    Args:
+        algorithm: The parameter ``algorithm``.
+        prior: The parameter ``prior``.
+        has_classes: Whether the estimator predicts classes.
+
+    Raises:
+        ParameterError: The algorithm is for classes only, or does not suit the prior.
+    """
+    classes = {ALGORITHMS.constructor(name): name for name in (*SUITABLE_PRIORS, *FOR_CLASSES)}
+    name = algorithm.lower() if isinstance(algorithm, str) else classes.get(type(algorithm))
+    if name in FOR_CLASSES and not has_classes:
+        fix = ("use R2D2Classifier, or another algorithm, such as ", Argument("algorithm", "svgi"))
+        raise ParameterError("is for classes", argument="algorithm", value=algorithm, fix=fix)
+    suitable = SUITABLE_PRIORS.get(name) if name is not None else None
+    if suitable is not None and isinstance(prior, str) and prior.lower() not in suitable:
+        use = Argument("prior", Shown(" or ".join(map(repr, suitable))))
+        raise ParameterError(
+            ("does not suit ", Argument("prior", prior)),
+            argument="algorithm",
+            value=algorithm,
+            fix=("use ", use, ", or an algorithm for every prior, such as ", Argument("algorithm", "svgi")),
+        )
 
 
 def epochs_for(rows: int, batch_size: int | None, method: Method) -> int:

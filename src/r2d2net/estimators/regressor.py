@@ -23,11 +23,11 @@ class R2D2Regressor(RegressorMixin, BayesianPerceptron):
     Args:
         hidden: Widths of the hidden layers; ``()`` is a linear model.
         activation: Name of the activation.
-        prior: Prior of the weights: "r2d2", "adaptive" (learns its own sparsity and scale), "auto" (two adaptive
-            priors, between which validation chooses), "paper", "gaussian", "horseshoe", "horseshoe+",
-            "spike-and-slab", "dirichlet-laplace", "double-pareto", or an object of `r2d2net.priors`.
-        algorithm: "svgi" or another name of `r2d2net.inference`, or an object of it, such as ``SGHMC(chains=4)``.
-            "map", "mcdropout" and "deepensemble" need ``prior="gaussian"``.
+        prior: Prior of the weights: "r2d2", "adaptive" (learns its own sparsity and scale) or another name of
+            `r2d2net.registry.PRIORS`; "auto" (two adaptive priors, between which validation chooses); or an object of
+            `r2d2net.priors`.
+        algorithm: "svgi" or another name of `r2d2net.registry.ALGORITHMS`, or an object of `r2d2net.inference`, such as
+            ``SGHMC(chains=4)``. Some do not suit every prior: see `r2d2net.registry.SUITABLE_PRIORS`.
         epochs: Passes over the rows; by default the number that makes about 1,000 steps, from 20 to 300.
         batch_size: Rows of a step; by default chosen from the number of rows.
         validation: Share of the rows to hold out, or other rows (X, y). They correct the noise variance, and so the

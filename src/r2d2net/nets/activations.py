@@ -4,16 +4,10 @@ from __future__ import annotations
 
 from torch import nn
 
+from r2d2net import registry
 from r2d2net.errors import require
 
-ACTIVATIONS: dict[str, type[nn.Module]] = {
-    "relu": nn.ReLU,
-    "softplus": nn.Softplus,
-    "tanh": nn.Tanh,
-    "gelu": nn.GELU,
-    "silu": nn.SiLU,
-    "elu": nn.ELU,
-}
+ACTIVATIONS: dict[str, type[nn.Module]] = {name: getattr(nn, place) for name, place in registry.ACTIVATIONS.items()}
 
 
 def activation_of(name: str) -> nn.Module:

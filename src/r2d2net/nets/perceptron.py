@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
+from numbers import Integral
 
 from torch import nn
 
@@ -34,8 +35,10 @@ class MLP(nn.Sequential):
     def __init__(self, inputs: int, hidden: Sequence[int] = (50,), outputs: int = 1, activation: str = "relu") -> None:
         require(isinstance(hidden, Sequence), "hidden", hidden, "use a list of widths, such as [50]")
         widths = [inputs, *hidden, outputs]
-        for name, width in zip(["inputs", *("hidden" for _ in hidden), "outputs"], widths, strict=True):
-            require_whole(name, width)
+        require_whole("inputs", inputs)
+        require_whole("outputs", outputs)
+        whole = all(isinstance(width, Integral) and not isinstance(width, bool) and width >= 1 for width in hidden)
+        require(whole, "hidden", hidden, "use whole numbers from 1")
         layers: list[nn.Module] = []
         for width, following in pairwise(widths):
             layers += [nn.Linear(width, following), activation_of(activation)]

@@ -28,6 +28,7 @@ from r2d2net.inference.base import Batch
 from r2d2net.run.global_generator import iterate, lent_generator
 
 CPU = torch.device("cpu")
+PAIR = ("(", Argument("x"), ", ", Argument("y"), ")")  # each face has its own names for inputs and targets
 Prepare = Callable[[Batch], Batch]
 
 
@@ -175,28 +176,33 @@ def mix(seed: int, number: int) -> int:
     return (z ^ (z >> 31)) & 0x7FFFFFFFFFFFFFFF
 
 
-def as_arrays(data: Any, device: torch.device, dtype: torch.dtype) -> Arrays:
-    """Convert (x, y) to finite tensors of equal length on the model's device, floating inputs in its dtype."""
-    x, y = pair(data)
+def as_arrays(data: Any, device: torch.device, dtype: torch.dtype, name: str = "data") -> Arrays:
+    """Convert (x, y) to finite tensors of equal length on the model's device, floating inputs in its dtype.
+
+    Errors call the argument that holds x and y by ``name``.
+    """
+    x, y = pair(data, name)
     several = isinstance(x, tuple) or (isinstance(x, list) and all(isinstance(p, (Tensor, np.ndarray)) for p in x))
     x = tuple(_tensor(part, "x", device, dtype) for part in x) if several else _tensor(x, "x", device, dtype)
     y = _tensor(y, "y", device, dtype)
     parts = x if isinstance(x, tuple) else (x,)
     rows = {len(part) for part in parts if part.dim() > 0}
     if any(part.dim() == 0 for part in (*parts, y)):
-        raise DataError("holds a scalar", argument="data", fix="x and y need a first dimension of rows")
+        raise DataError("holds a scalar", argument=name, fix="x and y need a first dimension of rows")
     if rows != {len(y)}:
-        problem = ("has ", Value(sorted(rows)), " rows and ", Argument("y"), f" has {len(y)}")
+        count = rows.pop() if len(rows) == 1 else sorted(rows)
+        problem = ("has ", Value(count), " rows and ", Argument("y"), f" has {len(y)}")
         raise DataError(problem, argument="x", fix="they must agree")
     if len(y) == 0:
-        raise DataError("has 0 rows", argument="data", fix="give at least one")
+        raise DataError("has 0 rows", argument=name, fix="give at least one")
     return Arrays(x, y)
 
 
-def pair(batch: Any) -> tuple[Any, Any]:
-    """Split a batch into x and y."""
+def pair(batch: Any, name: str = "data") -> tuple[Any, Any]:
+    """Split a batch into x and y; errors call it by ``name``."""
     if not isinstance(batch, (tuple, list)) or len(batch) < 2:
-        raise DataError(("of type ", Value(type(batch)), " is not a pair (x, y)"), argument="data")
+        problem = ("of type ", Value(type(batch)), " is not a pair ", *PAIR)
+        raise DataError(problem, argument=name, fix="give inputs and targets")
     *x, y = batch
     return (x[0] if len(x) == 1 else tuple(x)), y
 

@@ -16,6 +16,7 @@ from r2d2net.inference.base import Batch
 from r2d2net.model import BayesianModel, refusing_inputs
 from r2d2net.network_inputs import Units, measure_units, no_units
 from r2d2net.run.batches import (
+    PAIR,
     Batches,
     DatasetBatches,
     LoaderBatches,
@@ -60,10 +61,10 @@ def prepare(
         )
     held: tuple[Any, Tensor] | None = None
     if isinstance(validation, (tuple, list)):
-        held = _own_copy(as_arrays(validation, model.device, model.dtype))
+        held = _own_copy(as_arrays(validation, model.device, model.dtype, "validation"))
     elif validation is not None:
         share = isinstance(validation, (int, float)) and 0 < validation < 1
-        require(share, "validation", validation, "use a share between 0 and 1, or (x, y)")
+        require(share, "validation", validation, ("use a share between 0 and 1, or ", *PAIR))
         order = torch.randperm(len(y), generator=torch.Generator().manual_seed(mix(seed, -2))).to(y.device)
         count = max(1, round(validation * len(y)))
         if count >= len(y):
@@ -102,7 +103,7 @@ def _prepare_stream(
     """Prepare a Dataset or DataLoader; nothing is standardised, since the data may change from epoch to epoch."""
     if isinstance(validation, (int, float)):
         problem = ": a Dataset or DataLoader cannot be split"
-        raise ParameterError(problem, argument="validation", value=validation, fix="give (x, y)")
+        raise ParameterError(problem, argument="validation", value=validation, fix=("give ", *PAIR))
     count = rows_of(data, n)
     if isinstance(data, DataLoader) and batch_size is not None:
         problem = ": a DataLoader brings its own"
@@ -113,8 +114,8 @@ def _prepare_stream(
             return LoaderBatches(data, count, seed, prepare, joins)
         return DatasetBatches(data, min(count, batch_size or default_batch_size(count)), seed, prepare)
 
-    def raw(batch: Any) -> Batch:
-        return as_arrays(batch, model.device, model.dtype)
+    def raw(batch: Any, name: str = "data") -> Batch:
+        return as_arrays(batch, model.device, model.dtype, name)
 
     first = next(batches(raw).epoch(0), None)
     if first is None:
@@ -126,7 +127,7 @@ def _prepare_stream(
         raise _too_few(data.batch_size if isinstance(data, DataLoader) else batch_size, count)
     held: tuple[Any, Tensor] | None = None
     if validation is not None:
-        held = _own_copy(raw(validation))
+        held = _own_copy(raw(validation, "validation"))
         target = _target(model, held[1])
         _try_forward(model, (held[0], target), target, target)
 

@@ -58,7 +58,8 @@ def require_same(path: Path, saved: Any, now: Any) -> None:
     """Raise a `CheckpointError` that names the first setting in which two runs differ."""
     changed = difference(saved, json.loads(json.dumps(now)))
     if changed is not None:
-        raise CheckpointError(f"is of another run: {changed}", value=path)
+        fix = "give the same model, data and settings, or another folder"
+        raise CheckpointError(f"is of another run: {changed}", value=path, fix=fix)
 
 
 def difference(saved: Any, now: Any, name: str = "") -> str | None:

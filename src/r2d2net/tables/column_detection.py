@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from r2d2net.errors import Argument, DataError
+from r2d2net.errors import Argument, DataError, Value
 from r2d2net.tables.cell_parsing import Values
 from r2d2net.tables.column_encoders import CategoryEncoder, ColumnEncoder, Counts, Encoded, NumberEncoder
 from r2d2net.tables.format_rules import NO_RULES, ColumnFormat, FormatRules, detect_column_format
@@ -102,7 +102,10 @@ def learn_inputs(
             read_as[name] = note
     if not used:
         reasons = ", ".join(f"{name!r} ({why})" for name, why in list(left_out.items())[:5]) or "there is no other"
-        raise DataError(f"no column besides {target!r} can be used: {reasons}")
+        raise DataError(
+            ("no column besides ", Value(target), f" can be used: {reasons}"),
+            fix=("add other columns, or see ", Argument("ignore"), " and ", Argument("keep")),
+        )
     if inputs > MOST_INPUTS:
         problem = f"the columns make {inputs} inputs, more than {MOST_INPUTS}"
         raise DataError(problem, fix=("leave some out by ", Argument("ignore")))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import Annotated, Any
@@ -13,7 +13,7 @@ import typer
 
 from r2d2net.errors import Argument, ParameterError, Shown
 from r2d2net.options import Json, Quiet
-from r2d2net.registry import ALGORITHMS, PRIORS
+from r2d2net.registry import ACTIVATIONS, ALGORITHMS, FOR_CLASSES, FOR_ONE_LAYER, PRIORS, SUITABLE_PRIORS
 from r2d2net.tables.phrases import counted
 
 app = typer.Typer()
@@ -41,6 +41,29 @@ def _names(choices: Iterable[str], default: str) -> str:
     return ", ".join(f"{name} (default)" if name == default else name for name in choices)
 
 
+def _listed(names: Sequence[str], last: str) -> str:
+    """Join names by commas and a last word.
+
+    >>> _listed(["map", "edl", "dpn"], "and")
+    'map, edl and dpn'
+    """
+    return f" {last} ".join(filter(None, [", ".join(names[:-1]), *names[-1:]]))
+
+
+def _restrictions() -> str:
+    """Say which algorithms do not suit every task and network, and which do not suit every prior."""
+    groups = {
+        priors: [name for name in SUITABLE_PRIORS if SUITABLE_PRIORS[name] == priors]
+        for priors in SUITABLE_PRIORS.values()
+    }
+    needs = "; ".join(
+        f"{_listed(names, 'and')} {'need' if len(names) > 1 else 'needs'} --prior {_listed(priors, 'or')}"
+        for priors, names in groups.items()
+    )
+    one_layer = f"{_listed(FOR_ONE_LAYER, 'and')} for numbers with --hidden 0"
+    return f"{_listed(FOR_CLASSES, 'and')} are for classes, {one_layer}. {needs}."
+
+
 @app.command()
 def fit(
     data: Annotated[Path | None, typer.Argument(help="CSV or Parquet file.", show_default=False)] = None,
@@ -52,14 +75,10 @@ def fit(
     ] = None,
     algorithm: Annotated[
         str | None,
-        _text(
-            f"{_names(ALGORITHMS, default='svgi')}. edl and dpn are for classes, lineargibbs for numbers with "
-            "--hidden 0. mfvi needs --prior gaussian; "
-            "map, mcdropout, deepensemble, edl and dpn need it, or spike-and-slab or double-pareto."
-        ),
+        _text(f"{_names(ALGORITHMS, default='svgi')}. {_restrictions()}"),
     ] = None,
     hidden: Annotated[str | None, _text("Widths of the hidden layers (50,50); 0 is a linear model.")] = None,
-    activation: Annotated[str | None, _text("relu (default), softplus, tanh, gelu, silu or elu.")] = None,
+    activation: Annotated[str | None, _text(f"{_names(ACTIVATIONS, default='relu')}.")] = None,
     epochs: Annotated[int | None, _text("Passes over the rows; by default about 1,000 steps.")] = None,
     batch_size: Annotated[int | None, _text("Rows of a step; by default chosen from their number.")] = None,
     patience: Annotated[int | None, _text("Stop after so many epochs without progress on validation rows.")] = None,

@@ -139,8 +139,12 @@ def _going_on(folder: Path) -> Iterator[None]:
         raise Interrupted("interrupted", fix=how) from error
     except BrokenPipeError:  # whoever reads the notes has gone
         raise
-    except (CheckpointError, OSError) as error:
-        raise CheckpointError(f"{error}; then {how}") from error
+    except CheckpointError as error:
+        first = error.fix if isinstance(error.fix, tuple) else () if error.fix is None else (error.fix,)
+        fix = (*first, "; then " if first else "then ", how)
+        raise CheckpointError(error.problem, argument=error.argument, value=error.value, fix=fix) from error
+    except OSError as error:
+        raise CheckpointError(str(error), fix=f"remove the cause; then {how}") from error
 
 
 def _fit(

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from r2d2net.errors import Argument, CheckpointError, DataError, Text, require
+from r2d2net.errors import Argument, CheckpointError, DataError, Shown, Text, Value, require
 from r2d2net.tables.cell_parsing import LARGEST, MISSING_WORDS, parse_numbers
 from r2d2net.tables.date_formats import detect_date_formats
 from r2d2net.tables.format_rules import DURATIONS_NOTE, NO_RULES, ColumnFormat, FormatRules, choose_number_format
@@ -95,10 +95,11 @@ class Task:
         try:
             task = cls(plain["target"], plain["kind"], tuple(plain["classes"]), plain["form"], plain["said"])
         except (KeyError, TypeError) as error:
-            raise CheckpointError(f"the task of the run cannot be read: {type(error).__name__} {error}") from error
+            problem = f"cannot be read: {type(error).__name__} {error}"
+            raise CheckpointError(problem, value=Shown("the task of the run"), fix="fit the table anew") from error
         texts = (task.target, *task.classes, task.form, task.said)
         if task.kind not in TASKS[1:] or not all(isinstance(text, str) for text in texts):
-            raise CheckpointError(f"the task of the run is {plain!r}: no such kind")
+            raise CheckpointError(("the task of the run is ", Value(plain), ": no such kind"), fix="fit the table anew")
         return task
 
 

@@ -84,7 +84,8 @@ class Settings:
         try:
             return cls.of({field.name: {**LATER, **plain}[field.name] for field in fields(cls)})
         except (KeyError, TypeError, ParameterError) as error:
-            raise CheckpointError(f"the settings of the run cannot be read: {error}") from error
+            problem = f"cannot be read: {error}"
+            raise CheckpointError(problem, value=Shown("the settings of the run"), fix="fit the table anew") from error
 
     def require_size(self, inputs: int, outputs: int) -> None:
         """Refuse a network that no memory holds.
