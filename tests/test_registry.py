@@ -172,3 +172,10 @@ def test_estimators_refer_to_the_registry(estimator):
         assert f"`r2d2net.registry.{name}`" in entries
     assert set(re.findall(r'"([^"]+)"', entries)) <= {*PRIORS, *ALGORITHMS, "auto"}
     assert "need" not in entries
+
+
+def test_the_first_pages_count_what_is_registered():
+    words = {13: "Thirteen", 14: "Fourteen", 15: "Fifteen", 16: "Sixteen", 17: "Seventeen", 18: "Eighteen"}
+    root = Path(__file__).parents[1]
+    for page in ("README.md", "docs/index.md"):
+        assert f"- **{words[len(ALGORITHMS)]} algorithms" in (root / page).read_text(encoding="utf-8")
