@@ -200,7 +200,8 @@ def test_saved_posterior_predicts_the_same(tmp_path):
 def test_other_likelihoods_are_refused(likelihood):
     other = rn.BayesianModel(nn.Linear(2, 1), rn.priors.Gaussian(1.0), likelihood)
     name = type(likelihood).__name__
-    message = rf"^algorithm=DPN does not suit the likelihood {name}: it is for classes; use Categorical$"
+    needs = "it replaces a softmax over classes; use Categorical"
+    message = rf"^algorithm=DPN does not suit the likelihood {name}: {needs}$"
     with pytest.raises(ParameterError, match=message):
         DPN().build(other, n=10, steps=10)
 
