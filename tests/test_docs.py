@@ -18,7 +18,7 @@ from typer.main import get_command
 import r2d2net
 from r2d2net.cli import app
 from r2d2net.paper.report.grid_results import read_grid
-from r2d2net.paper.report.ranking import placements
+from r2d2net.paper.report.row_ranking import placements
 from r2d2net.paper.report.row_styles import display_name
 from r2d2net.paper.report.table_layouts import compare_grid
 from r2d2net.registry import ALGORITHMS, PRIORS

@@ -13,7 +13,7 @@ from __future__ import annotations
 from torch import Tensor, nn
 
 from r2d2net.nets.activations import activation_of
-from r2d2net.nets.images import require_image
+from r2d2net.nets.image_sizes import require_image
 
 
 class AlexNet(nn.Module):

@@ -17,7 +17,7 @@ from typing import Literal
 from torch import Tensor, nn
 
 from r2d2net.errors import require, require_whole
-from r2d2net.nets.images import require_image
+from r2d2net.nets.image_sizes import require_image
 
 Stem = Literal["small", "large"]
 EXPANSION = 4

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from r2d2net.errors import require, require_whole
 from r2d2net.nets.activations import activation_of
-from r2d2net.nets.images import require_image
+from r2d2net.nets.image_sizes import require_image
 
 
 class VGG(nn.Module):

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.nn.functional import scaled_dot_product_attention
 
 from r2d2net.errors import Argument, require, require_whole
-from r2d2net.nets.images import require_image
+from r2d2net.nets.image_sizes import require_image
 
 
 class Block(nn.Module):

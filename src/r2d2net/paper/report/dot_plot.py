@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from r2d2net.paper.report.comparison import ComparedMean
-from r2d2net.paper.report.ranking import R2D2_SVGI
+from r2d2net.paper.report.row_ranking import R2D2_SVGI
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -14,7 +14,7 @@ from r2d2net.paper.report.comparison import VERDICTS
 from r2d2net.paper.report.discrepancies import DISCREPANCIES
 from r2d2net.paper.report.grid_report import write_report
 from r2d2net.paper.report.grid_results import GridResults, read_grid
-from r2d2net.paper.report.ranking import R2D2_SVGI, placements
+from r2d2net.paper.report.row_ranking import R2D2_SVGI, placements
 from r2d2net.paper.report.table_layouts import compare_grid
 from r2d2net.report.document import Document, Section, Text, to_html, to_markdown
 from r2d2net.report.markdown_text import escaped, pipe_table

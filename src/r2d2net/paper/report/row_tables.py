@@ -8,7 +8,7 @@ from typing import Any
 
 from r2d2net.paper.report.comparison import format_mean, format_number, mean_with_error
 from r2d2net.paper.report.grid_results import GridResults
-from r2d2net.paper.report.ranking import R2D2_SVGI
+from r2d2net.paper.report.row_ranking import R2D2_SVGI
 from r2d2net.paper.report.row_styles import display_name
 from r2d2net.report.markdown_text import pipe_table
 

@@ -6,7 +6,7 @@ import math
 from typing import TYPE_CHECKING
 
 from r2d2net.paper.report.grid_results import GridResults
-from r2d2net.paper.report.ranking import R2D2_SVGI
+from r2d2net.paper.report.row_ranking import R2D2_SVGI
 from r2d2net.paper.report.row_styles import line_style
 from r2d2net.paper.report.row_tables import Columns, results_by_row, row_table
 from r2d2net.report.drawing import hide_frame

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from r2d2net.paper.report.grid_results import GridResults
-from r2d2net.paper.report.ranking import R2D2_SVGI, placements
+from r2d2net.paper.report.row_ranking import R2D2_SVGI, placements
 from r2d2net.paper.report.row_tables import row_table
 from r2d2net.paper.report.table_layouts import compare_grid
 from r2d2net.report.markdown_text import pipe_table

@@ -8,7 +8,7 @@ from typing import Any
 
 from r2d2net.paper.report.comparison import ComparedMean, format_mean, format_number, mean_with_error
 from r2d2net.paper.report.grid_results import GridResults
-from r2d2net.paper.report.ranking import R2D2_SVGI, Placement, paired_error, placements
+from r2d2net.paper.report.row_ranking import R2D2_SVGI, Placement, paired_error, placements
 from r2d2net.paper.report.table_layouts import compare_grid
 from r2d2net.report.markdown_text import pipe_table
 

@@ -14,7 +14,7 @@ import pandas as pd
 
 from r2d2net.paper.report.comparison import ComparedMean, format_number
 from r2d2net.paper.report.grid_results import GridResults
-from r2d2net.paper.report.ranking import R2D2_SVGI
+from r2d2net.paper.report.row_ranking import R2D2_SVGI
 from r2d2net.paper.report.table_layouts import compare_grid
 from r2d2net.report.markdown_text import pipe_table
 
