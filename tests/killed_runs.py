@@ -34,6 +34,7 @@ RIVALS = {
     "sgld": rn.inference.SGLD(burn_in=0.3, thin=2, memory=2000),  # room for 10 draws or so: they are thinned on the way
     "sghmc": rn.inference.SGHMC(burn_in=0.3, thin=2, cycles=2),
     "hmc": rn.inference.HMC(chains=2, max_tree_depth=3),
+    "mclmc": rn.inference.MCLMC(chains=2, sweep_steps=3, start_steps=5),
 }
 LINEAR = {"lineargibbs": rn.inference.LinearGibbs(chains=2, burn_in=0.3, memory=300)}  # room for a few draws
 CLASSIFIERS = {"edl": rn.inference.EDL(), "dpn": rn.inference.DPN()}

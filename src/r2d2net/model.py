@@ -218,7 +218,7 @@ class BayesianModel(Generic[PredictionT]):
         Returns:
             The width of a linear layer's input, the size of a convolution's patch, or 1 if all parameters are vectors.
         """
-        return next((_fan_in(slot.shape) for slot in self.bayesian if len(slot.shape) > 1), 1)
+        return next((fan_in(slot.shape) for slot in self.bayesian if len(slot.shape) > 1), 1)
 
     def he_scale(self) -> Tensor:
         """Compute He's scale sqrt(2 / fan-in) of every Bayesian weight.
@@ -238,9 +238,9 @@ class BayesianModel(Generic[PredictionT]):
 
     def _he_scale(self, slots: Sequence[Slot], size: int) -> Tensor:
         scale = torch.ones(size, dtype=self.dtype, device=self.device)
-        fan = {s.name.rpartition(".")[0]: _fan_in(s.shape) for s in self.bayesian + self.fixed if len(s.shape) > 1}
+        fan = {s.name.rpartition(".")[0]: fan_in(s.shape) for s in self.bayesian + self.fixed if len(s.shape) > 1}
         for slot in slots:
-            width = _fan_in(slot.shape) if len(slot.shape) > 1 else fan.get(slot.name.rpartition(".")[0], 2)
+            width = fan_in(slot.shape) if len(slot.shape) > 1 else fan.get(slot.name.rpartition(".")[0], 2)
             slot.of(scale).fill_(math.sqrt(2 / width))
         return scale
 
@@ -261,7 +261,7 @@ class BayesianModel(Generic[PredictionT]):
             if slot.name in normal:
                 continue
             if len(slot.shape) > 1:
-                slot.of(mean).normal_(generator=generator).mul_(math.sqrt(2 / _fan_in(slot.shape)))
+                slot.of(mean).normal_(generator=generator).mul_(math.sqrt(2 / fan_in(slot.shape)))
             elif slot.name.endswith("bias"):
                 slot.of(mean).zero_()
         return mean, fixed
@@ -409,5 +409,13 @@ def _gather(slots: Sequence[Slot], parameters: Mapping[str, Tensor], model: Baye
     return torch.cat([parameters[slot.name].detach().reshape(-1) for slot in slots])
 
 
-def _fan_in(shape: torch.Size) -> int:
+def fan_in(shape: torch.Size) -> int:
+    """Return the number of inputs of each unit of a weight tensor: all dimensions but the first.
+
+    Args:
+        shape: Shape of the weights.
+
+    Returns:
+        The number, at least 1.
+    """
     return max(1, math.prod(shape[1:]))

@@ -115,6 +115,7 @@ ALGORITHMS = Registry(
         "sgld": "inference.sgld:SGLD",
         "sghmc": "inference.sghmc:SGHMC",
         "hmc": "inference.hmc:HMC",
+        "mclmc": "inference.mclmc:MCLMC",
         "lineargibbs": "inference.linear_gibbs:LinearGibbs",
     },
 )

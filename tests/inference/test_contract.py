@@ -182,7 +182,7 @@ def test_a_likelihood_that_does_not_suit_is_refused(algorithm):
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("algorithm", ["SGLD", "SGHMC", "HMC", "LinearGibbs"])
+@pytest.mark.parametrize("algorithm", ["SGLD", "SGHMC", "HMC", "MCLMC", "LinearGibbs"])
 def test_samplers_know_no_early_stopping(algorithm):
     problem = "linear-regression" if algorithm in LINEAR_ONLY else "mlp-regression"
     with pytest.raises(rn.ParameterError, match=f"^patience=2: {algorithm} keeps draws of many epochs; leave it out$"):

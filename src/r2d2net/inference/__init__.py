@@ -10,6 +10,7 @@ from r2d2net.inference.hmc import HMC
 from r2d2net.inference.linear_gibbs import LinearGibbs
 from r2d2net.inference.map import MAP
 from r2d2net.inference.mc_dropout import MCDropout
+from r2d2net.inference.mclmc import MCLMC
 from r2d2net.inference.mean_field_family import VariationalState
 from r2d2net.inference.mfvi import MFVI
 from r2d2net.inference.radial import Radial
@@ -28,6 +29,7 @@ __all__ = [
     "EDL",
     "HMC",
     "MAP",
+    "MCLMC",
     "MFVI",
     "SGHMC",
     "SGLD",

@@ -95,6 +95,22 @@ def collected(step: Tensor, draws: Draws, divergences: int = 0) -> CollectionSta
     return CollectionState(step, weights, fixed, buffers, noise, torch.tensor([divergences]))
 
 
+def by_chain(step: Tensor, draws: Draws, divergences: Tensor) -> CollectionState:
+    """Return a collection of chains that were advanced side by side, whose draws are (draws, chains, ...)."""
+
+    def turned(tensor: Tensor) -> Tensor:
+        return tensor.transpose(0, 1).contiguous()
+
+    buffers, noise = ({k: turned(v) for k, v in tensors.items()} for tensors in (draws.buffers, draws.noise))
+    return CollectionState(step, turned(draws.weights), turned(draws.fixed), buffers, noise, divergences)
+
+
+def of_chain(draws: Draws, chain: int) -> Draws:
+    """Return the draws of one of several chains, whose draws are (draws, chains, ...)."""
+    buffers, noise = ({k: v[:, chain] for k, v in tensors.items()} for tensors in (draws.buffers, draws.noise))
+    return Draws(draws.weights[:, chain], draws.fixed[:, chain], buffers, noise)
+
+
 def first(draws: Draws, count: int) -> Draws:
     """Return the first ``count`` draws."""
     buffers, noise = ({k: v[:count] for k, v in tensors.items()} for tensors in (draws.buffers, draws.noise))

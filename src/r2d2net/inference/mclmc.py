@@ -1,0 +1,430 @@
+"""Microcanonical chains for networks, started by a short run of SVGI, the scales of the priors by Gibbs sweeps.
+
+    p(w, s, e | y) ∝ p(y | w, e)^(1/temperature) p(w | s) p(s) p(e),      s the prior's scales, e the noise variance
+
+1. SVGI for a few hundred steps (`svgi_start`): chains start at draws of its q, which also tells the data's precision
+   lambda_j of each weight.
+2. A sweep of all chains at once, whose networks share one batched pass (`network_batch`):
+       w | s, e     steps of microcanonical dynamics on all rows (`microcanonical`), in coordinates w_j / a_j with
+                    1 / a_j^2 = c_j(s) + lambda_j, so that a weight moves as far as its own posterior reaches
+       e | w        the likelihood's own draw
+       s | w        the prior's own Gibbs sweep, which renews c = 1 / v(s) and with it a
+   The coordinates depend on s and not on w, and directions are uniform given everything else: each part leaves the
+   joint posterior invariant.
+3. Over the burn-in the step size is chosen such that the energy error of a step has a given variance, then it stays.
+
+Steps have no Metropolis correction: their bias falls with the step size (the fourth power of it, for the energy), and
+is small beside the Monte Carlo error at the default. ``adjusted=True`` corrects every sweep's trajectory and is exact.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.func import vmap
+
+from r2d2net.errors import Argument, ParameterError, Shown, require, require_whole
+from r2d2net.inference.base import Batch, Draws, Info, Method, Trainer, make_plain
+from r2d2net.inference.collection import Collection, Kept, by_chain, first, keep, no_draws, of_chain, room_for
+from r2d2net.inference.descent import require_one_of, require_positive, require_share
+from r2d2net.inference.mean_field_family import VariationalState
+from r2d2net.inference.microcanonical import (
+    Point,
+    Potential,
+    StepSize,
+    any_direction,
+    chosen,
+    first_step_size,
+    forget,
+    leapfrog,
+    learn,
+    refuse_runaways,
+)
+from r2d2net.inference.network_batch import NetworkBatch
+from r2d2net.inference.scale_updates import START_SWEEPS
+from r2d2net.inference.split_r_hat import split_r_hat
+from r2d2net.inference.svgi_start import SVGIStart
+from r2d2net.likelihoods.base import Noise, Unit
+from r2d2net.model import BayesianModel, Tensors
+
+START_STEPS = {"dense": 300, "own": 1000}  # of SVGI, by the prior that it has
+START_SHARE = 0.3  # most that the start may take of the epochs
+ENERGY_VARIANCE = 5e-4  # of a step, for each weight
+ADJUSTED_ACCEPTANCE = 0.9  # of trajectories, at which their step size aims
+BLOCK = 1 << 21  # numbers of a layer's outputs that a pass holds at a time
+LEAST_DRAWS = 4  # of a chain, for R-hat
+MONITORED_ROWS = 64  # rows whose outputs R-hat compares
+
+
+@dataclass(frozen=True, kw_only=True)
+class MCLMC(Method):
+    """Microcanonical Langevin Monte Carlo started by SVGI; an epoch is ``sweep_steps`` gradients and a Gibbs sweep.
+
+    For networks and tables for which gradients of all rows are affordable. The first epochs are SVGI's. The history has
+    ``r_hat`` of the outputs at the end: chains of networks seldom agree completely, and the mixture of all is the
+    posterior.
+
+    Args:
+        chains: Chains, advanced side by side in one run.
+        sweep_steps: Steps of an epoch, between two Gibbs sweeps of scales and noise.
+        burn_in: Share of the chains' epochs in which step sizes are learnt; they are not kept.
+        thin: Keep every so many-th epoch after them.
+        start_prior: Prior of SVGI's run: "dense" for N(0, 2 / fan-in), "own" for the model's. None decides: "own" for
+            classes, else "dense".
+        start_steps: Steps of SVGI; None for 300 under the dense prior and 1,000 under the model's own, and never more
+            than 0.3 of the epochs.
+        start: "he" starts SVGI at He-normal weights, "net" at the network's own (a trained network, say).
+        length: Length over which a direction is forgotten, in units of the square root of the number of weights.
+        energy_variance: Variance of a step's energy error for each weight at which the step size aims.
+        adjusted: Accept or refuse the trajectory of each epoch by Metropolis' rule: exact, and slower.
+        temperature: Weight of the prior; 1 is Bayes' rule. The likelihood is raised to the power of one over it.
+        memory: Most bytes that all draws may take; where they would take more, they are thinned further.
+    """
+
+    full_batch: ClassVar[bool] = True
+    optimizes: ClassVar[bool] = False
+
+    chains: int = 4
+    sweep_steps: int = 40
+    burn_in: float = 0.4
+    thin: int = 1
+    start_prior: Literal["dense", "own"] | None = None
+    start_steps: int | None = None
+    start: Literal["he", "net"] = "he"
+    length: float = 1.0
+    energy_variance: float = ENERGY_VARIANCE
+    adjusted: bool = False
+    temperature: float = 1.0
+    memory: int = 1 << 30
+
+    def __post_init__(self) -> None:
+        make_plain(self)
+        require_share("burn_in", self.burn_in, "use a number between 0 and 1", ends=False)
+        for name in ("chains", "sweep_steps", "thin", "memory"):
+            require_whole(name, getattr(self, name))
+        if self.start_steps is not None:
+            require_whole("start_steps", self.start_steps)
+        for name in ("length", "energy_variance", "temperature"):
+            require_positive(name, getattr(self, name))
+        if self.start_prior is not None:
+            require_one_of("start_prior", self.start_prior, ("dense", "own"))
+        require_one_of("start", self.start, ("he", "net"))
+        require(isinstance(self.adjusted, bool), "adjusted", self.adjusted, "use True or False")
+
+    def build(self, model: BayesianModel[Any], *, n: int, steps: int) -> MicrocanonicalChains:
+        return MicrocanonicalChains(self, model, n=n, steps=steps)
+
+    def read(self, saved: Tensors, model: BayesianModel[Any], *, n: int, steps: int) -> Collection:
+        return Collection.restored(model, saved, draws_noise=True)
+
+
+class MCLMCState(NamedTuple):
+    """All that changes in a run; tensors of the chains have a first dimension of chains.
+
+    Attributes:
+        step: Number of epochs, an int64 scalar on the CPU.
+        start: State of SVGI's run.
+        weights: Weights of each chain, (chains, weights).
+        direction: Direction in which each chain moves, (chains, weights).
+        precision: The prior's precision c, (chains, weights).
+        step_size: Step sizes and how they are learnt.
+        scales: Parameter name -> the prior's scales.
+        noise: Learnt parameters of the likelihood, (chains, ...).
+        buffers: The network's buffers.
+        divergences: Steps undone after the burn-in, (chains,), int64 on the CPU.
+        r_hat: Largest R-hat of outputs and noise at the end; 0 before.
+        kept: Stored draws, (draws, chains, ...).
+    """
+
+    step: Tensor
+    start: VariationalState
+    weights: Tensor
+    direction: Tensor
+    precision: Tensor
+    step_size: StepSize
+    scales: dict[str, Any]
+    noise: Noise
+    buffers: Tensors
+    divergences: Tensor
+    r_hat: Tensor
+    kept: Kept
+
+
+class MicrocanonicalChains(Trainer[MCLMCState]):
+    """The chains, bound to a model."""
+
+    def __init__(self, settings: MCLMC, model: BayesianModel[Any], *, n: int, steps: int) -> None:
+        shown: dict[str, Any] = {"argument": "algorithm", "value": Shown("MCLMC")}
+        if model.size < 2:
+            raise ParameterError("needs two or more Bayesian weights", fix="use HMC", **shown)
+        prior = settings.start_prior or ("own" if model.likelihood.has_classes else "dense")
+        wanted = START_STEPS[prior] if settings.start_steps is None else settings.start_steps
+        self.start_epochs = min(math.ceil(wanted / settings.sweep_steps), max(1, math.floor(START_SHARE * steps)))
+        start_steps = min(wanted, self.start_epochs * settings.sweep_steps)
+        chain_epochs = steps - self.start_epochs
+        self.burn_in = max(1, round(settings.burn_in * chain_epochs))
+        left = max(0, chain_epochs - self.burn_in)
+        self.planned = left // settings.thin
+        if self.planned < 1:
+            raise ParameterError(
+                (
+                    f"keeps no draw: start and burn-in leave {left} of {steps} epochs, and ",
+                    Argument("thin", settings.thin),
+                ),
+                fix=("use more ", Argument("epochs"), ", or less of these"),
+                **shown,
+            )
+        self.settings, self.model, self.n, self.steps = settings, model, n, steps
+        self.svgi = SVGIStart(model, prior, settings.start, n=n, steps=start_steps)
+        self.start_steps = start_steps
+        self.networks, self.maps_likelihood = NetworkBatch(model), True
+        self.rows = max(1, BLOCK // (settings.chains * max([*(slot.shape[0] for slot in model.bayesian), 1])))
+
+    # --- start
+
+    def init(self, y: Tensor, generator: torch.Generator, unit: Unit | None = None) -> MCLMCState:
+        model, chains = self.model, self.settings.chains
+        start = self.svgi.trainer.init(y, generator, unit)
+        weights = start.mean.expand(chains, -1).clone()
+        noise = {name: tensor.expand(chains, *tensor.shape).clone() for name, tensor in start.noise.items()}
+        scales = {
+            slot.name: slot.prior.init_scales(
+                (chains, *slot.shape),
+                generator,
+                groups=(chains, *[1] * len(slot.shape)),
+                dtype=model.dtype,
+                device=model.device,
+            )
+            for slot in model.bayesian
+            if slot.prior is not None and slot.prior.has_scales
+        }
+        state = MCLMCState(
+            step=torch.zeros((), dtype=torch.int64),
+            start=start,
+            weights=weights,
+            direction=torch.zeros_like(weights),
+            precision=torch.ones_like(weights),
+            step_size=first_step_size(chains, model.size, weights),
+            scales=scales,
+            noise=noise,
+            buffers=model.buffers(),
+            divergences=torch.zeros(chains, dtype=torch.int64),
+            r_hat=torch.zeros((), dtype=torch.float64),
+            kept=Kept(*(torch.zeros((), dtype=torch.int64),) * 2, Draws(weights, weights, {}, {})),
+        )
+        networks = self._networks(state)
+        room = room_for(self.planned, networks, self.settings.memory)
+        return state._replace(kept=no_draws(room, networks, self.settings.thin))
+
+    def _release(self, state: MCLMCState, generator: torch.Generator) -> MCLMCState:
+        """Place the chains at draws of SVGI's q, with scales that know them."""
+        start, chains = state.start, self.settings.chains
+        deviation = self.svgi.trainer.family.deviation(start, self.svgi.trainer.blocks)
+        noise = torch.empty_like(state.weights).normal_(generator=generator)
+        noises = {name: tensor.expand(chains, *tensor.shape).clone() for name, tensor in start.noise.items()}
+        state = state._replace(
+            weights=start.mean + deviation * noise,
+            direction=any_direction(state.weights, generator),
+            noise=noises,
+            buffers=start.buffers,
+        )
+        for _ in range(START_SWEEPS):
+            state = self._sweep(state, generator)
+        return state
+
+    # --- one epoch
+
+    def step(self, state: MCLMCState, batch: Batch, generator: torch.Generator) -> tuple[MCLMCState, Info]:
+        done = int(state.step)
+        if done < self.start_epochs:
+            number = min(self.settings.sweep_steps, self.start_steps - done * self.settings.sweep_steps)
+            start, loss = self.svgi.steps(state.start, batch, max(1, number), generator)
+            state = state._replace(step=state.step + 1, start=start)
+            if done + 1 == self.start_epochs and bool(torch.isfinite(start.mean.sum() + start.rho.sum())):
+                state = self._release(state, generator)
+            return state, Info(loss, 0.0, self.settings.temperature)
+        learns = done < self.start_epochs + self.burn_in
+        state, output = self._move(state, batch, generator, learns=learns)
+        _, y = batch
+        nll = -self._row_log_likelihoods(output, y, state.noise).mean()
+        state = self._sweep(state._replace(noise=self._draw_noise(output, y, state.noise, generator)), generator)
+        state = state._replace(step=state.step + 1)
+        if not learns:
+            state = state._replace(
+                kept=keep(state.kept, self._networks(state), done + 1 - self.start_epochs - self.burn_in)
+            )
+        if done + 1 == self.steps:
+            state = state._replace(r_hat=self._r_hat(state, batch[0]))
+        return state, Info(nll, float(state.step_size.value.mean()), self.settings.temperature)
+
+    def _move(
+        self, state: MCLMCState, batch: Batch, generator: torch.Generator, *, learns: bool
+    ) -> tuple[MCLMCState, Tensor]:
+        """Move the weights of all chains given scales and noise; return the outputs there too."""
+        settings, d = self.settings, self.model.size
+        potential = self._potential(state, batch)
+        deviation = torch.rsqrt(state.precision + state.start.rho.exp())
+        point = potential(state.weights)
+        if settings.adjusted:
+            return self._move_exactly(state, potential, point, deviation, generator, learns=learns)
+        direction, step_size, divergences = state.direction, state.step_size, state.divergences
+        turning = settings.length * math.sqrt(d)
+        for _ in range(settings.sweep_steps):
+            moved, turned, error = leapfrog(potential, point, direction, deviation, step_size.value)
+            point, direction, error, undone = refuse_runaways((point, direction), (moved, turned), error)
+            if learns:
+                step_size = learn(step_size, error, d, settings.energy_variance)
+                step_size = step_size._replace(value=torch.where(undone, step_size.value / 2, step_size.value))
+            else:
+                divergences = divergences + undone.cpu()
+            direction = forget(direction, step_size.value / turning, generator)
+        state = state._replace(
+            weights=point.position, direction=direction, step_size=step_size, divergences=divergences
+        )
+        return state, point.output
+
+    def _move_exactly(
+        self,
+        state: MCLMCState,
+        potential: Potential,
+        point: Point,
+        deviation: Tensor,
+        generator: torch.Generator,
+        *,
+        learns: bool,
+    ) -> tuple[MCLMCState, Tensor]:
+        """Move by one trajectory of a fresh direction and a drawn step size, accepted by Metropolis' rule."""
+        factor = torch.empty_like(state.step_size.value).uniform_(0.5, 1.5, generator=generator)
+        length, direction = state.step_size.value * factor, any_direction(state.weights, generator)
+        old, error = point, torch.zeros_like(point.energy)
+        for _ in range(self.settings.sweep_steps):
+            point, direction, change = leapfrog(potential, point, direction, deviation, length)
+            error = error + change
+        accepting = torch.exp(-error.nan_to_num(nan=math.inf)).clamp(max=1)
+        takes = torch.empty_like(error).uniform_(generator=generator) < accepting
+        point = chosen(takes, point, old)
+        step_size = state.step_size
+        if learns:
+            rate = 2 / (1 + int(state.step) - self.start_epochs) ** 0.6
+            value = step_size.value * torch.exp(rate * (accepting - ADJUSTED_ACCEPTANCE)).to(step_size.value.dtype)
+            step_size = step_size._replace(value=value)
+        return state._replace(weights=point.position, step_size=step_size), point.output
+
+    def _potential(self, state: MCLMCState, batch: Batch) -> Potential:
+        """Return the function U(w) = -log p(y | w, e) / temperature + c w^2 / 2 of all chains."""
+        x, y = batch
+        temperature, precision, noise = self.settings.temperature, state.precision, state.noise
+        blocks = [(x, y)] if len(y) <= self.rows else list(_blocks(x, y, self.rows))
+
+        def evaluate(position: Tensor) -> Point:
+            leaf = position.detach().requires_grad_()
+            fit = torch.zeros(len(leaf), dtype=torch.float64, device=leaf.device)
+            gradient, outputs = precision * position, []
+            for inputs, targets in blocks:
+                with torch.enable_grad():
+                    output = self.networks(leaf, state.start.fixed, state.buffers, inputs)
+                    rows = self._row_log_likelihoods(output, targets, noise)
+                    own = rows.sum(1, dtype=torch.float64)
+                    (slope,) = torch.autograd.grad(own.sum(), leaf)
+                gradient = gradient - slope / temperature
+                fit = fit + own.detach()
+                outputs.append(output.detach())
+            energy = (precision * position.square()).sum(-1, dtype=torch.float64) / 2 - fit / temperature
+            return Point(position, energy, gradient, outputs[0] if len(outputs) == 1 else torch.cat(outputs, 1))
+
+        return evaluate
+
+    def _row_log_likelihoods(self, output: Tensor, y: Tensor, noise: Noise) -> Tensor:
+        """Return the log likelihood of each row under each chain, (chains, rows)."""
+        likelihood = self.model.likelihood
+        if not noise:  # chains are so many more rows
+            together = likelihood.log_prob(output.flatten(0, 1), y.repeat(len(output), *[1] * (y.dim() - 1)), noise)
+            return together.view(len(output), -1)
+        if self.maps_likelihood:
+            try:
+                return vmap(likelihood.log_prob, in_dims=(0, None, 0))(output, y, noise)
+            except RuntimeError:  # a likelihood that vmap cannot run, such as one that branches on values
+                self.maps_likelihood = False
+        chains = range(len(output))
+        return torch.stack([likelihood.log_prob(output[i], y, _chain(noise, i)) for i in chains])
+
+    def _draw_noise(self, output: Tensor, y: Tensor, noise: Noise, generator: torch.Generator) -> Noise:
+        if not noise:
+            return noise
+        weight = 1 / self.settings.temperature
+        gibbs = self.model.likelihood.gibbs
+        drawn = [gibbs(output[i], y, _chain(noise, i), generator, weight) for i in range(len(output))]
+        return {name: torch.stack([each[name] for each in drawn]) for name in noise}
+
+    def _sweep(self, state: MCLMCState, generator: torch.Generator) -> MCLMCState:
+        """Draw the scales of every prior given the weights, and renew the precision."""
+        scales, precision = dict(state.scales), state.precision
+        for slot in self.model.bayesian:
+            assert slot.prior is not None
+            own = slot.of(precision)
+            if not slot.prior.has_scales:
+                assert slot.prior.known_deviation is not None
+                own.fill_(slot.prior.known_deviation**-2)
+                continue
+            scales[slot.name] = slot.prior.gibbs(slot.of(state.weights), scales[slot.name], generator)
+            own.copy_(slot.prior.variance(scales[slot.name]).reciprocal())
+        return state._replace(scales=scales)
+
+    # --- what the state says
+
+    def measures(self, state: MCLMCState) -> dict[str, float]:
+        """Return R-hat at the end for the history."""
+        return {"r_hat": float(state.r_hat)} if float(state.r_hat) > 0 else {}
+
+    def present(self, state: MCLMCState) -> Draws:
+        """Return the current network of the first chain."""
+        return of_chain(self._networks(state), 0)
+
+    def source(self, state: MCLMCState) -> Collection:
+        """Return the stored draws; before there are any, the current network of each chain."""
+        number = int(state.kept.number)
+        draws = first(state.kept.draws, number) if number > 0 else self._networks(state)
+        return Collection(self.model, by_chain(state.step, draws, state.divergences), draws_noise=True)
+
+    def _networks(self, state: MCLMCState) -> Draws:
+        """Return the network of each chain, tensors of shape (1, chains, ...); while SVGI runs, that of its means."""
+        chains, start = self.settings.chains, state.start
+        started = int(state.step) < self.start_epochs
+
+        def shared(tensor: Tensor) -> Tensor:
+            return tensor.expand(1, chains, *tensor.shape)
+
+        weights = shared(start.mean) if started else state.weights[None]
+        noise = (
+            {k: shared(v) for k, v in start.noise.items()} if started else {k: v[None] for k, v in state.noise.items()}
+        )
+        buffers = start.buffers if started else state.buffers
+        return Draws(weights, shared(start.fixed), {k: shared(v) for k, v in buffers.items()}, noise)
+
+    @torch.no_grad()
+    def _r_hat(self, state: MCLMCState, x: Any) -> Tensor:
+        """Return the largest R-hat of the outputs for some rows and of the noise, over the stored draws."""
+        number = int(state.kept.number)
+        if number < LEAST_DRAWS:
+            return state.r_hat
+        rows = tuple(part[:MONITORED_ROWS] for part in x) if isinstance(x, tuple) else x[:MONITORED_ROWS]
+        draws = first(state.kept.draws, number)
+        fixed, buffers = state.start.fixed, state.buffers
+        outputs = torch.stack([self.networks(weights, fixed, buffers, rows).flatten(1) for weights in draws.weights])
+        quantities = [outputs, *(tensor.flatten(2) for tensor in draws.noise.values())]
+        compared = torch.cat([tensor.to(torch.float64) for tensor in quantities], -1)
+        return split_r_hat(compared.transpose(0, 1)).max().cpu()
+
+
+def _chain(noise: Noise, i: int) -> Noise:
+    return {name: tensor[i] for name, tensor in noise.items()}
+
+
+def _blocks(x: Any, y: Tensor, rows: int) -> Any:
+    parts = x if isinstance(x, tuple) else (x,)
+    for *inputs, targets in zip(*(part.split(rows) for part in parts), y.split(rows), strict=True):
+        yield (tuple(inputs) if isinstance(x, tuple) else inputs[0]), targets
