@@ -27,12 +27,17 @@ class OwnTargets(rn.likelihoods.Gaussian):
     """y ~ N(f(x), 1) with targets that differ between chains: they stand where the learnt noise of others stands."""
 
     noise: float | None = 1.0
+    takes_noise_by_row = True
 
     def init(self, y, unit=None):
         return {"targets": y[:, 0]}
 
     def log_prob(self, output, y, noise):
-        return -0.5 * (output[..., 0] - noise["targets"]).square()
+        targets = noise["targets"]
+        if targets.dim() > 1:  # those of its chain for each row of all chains
+            row = torch.arange(len(targets))
+            targets = targets[row, row % targets.shape[1]]
+        return -0.5 * (output[:, 0] - targets).square()
 
 
 def side_by_side(net, prior, x, targets, seed=0, epochs=60, start_steps=100, **settings):

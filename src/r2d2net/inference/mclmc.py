@@ -20,12 +20,12 @@ is small beside the Monte Carlo error at the default. ``adjusted=True`` corrects
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, NamedTuple
 
 import torch
 from torch import Tensor
-from torch.func import vmap
 
 from r2d2net.errors import Argument, ParameterError, Shown, require, require_whole
 from r2d2net.inference.base import Batch, Draws, Info, Method, Trainer, make_plain
@@ -181,7 +181,7 @@ class MicrocanonicalChains(Trainer[MCLMCState]):
         self.settings, self.model, self.n, self.steps = settings, model, n, steps
         self.svgi = SVGIStart(model, prior, settings.start, n=n, steps=start_steps)
         self.start_steps = start_steps
-        self.networks, self.maps_likelihood = NetworkBatch(model), True
+        self.networks = NetworkBatch(model)
         self.rows = max(1, BLOCK // (settings.chains * max([*(slot.shape[0] for slot in model.bayesian), 1])))
 
     # --- start
@@ -250,7 +250,7 @@ class MicrocanonicalChains(Trainer[MCLMCState]):
         learns = done < self.start_epochs + self.burn_in
         state, output = self._move(state, batch, generator, learns=learns)
         _, y = batch
-        nll = -self._row_log_likelihoods(output, y, state.noise).mean()
+        nll = -self._row_log_likelihoods(y, state.noise)(output).mean()
         state = self._sweep(state._replace(noise=self._draw_noise(output, y, state.noise, generator)), generator)
         state = state._replace(step=state.step + 1)
         if not learns:
@@ -317,40 +317,38 @@ class MicrocanonicalChains(Trainer[MCLMCState]):
     def _potential(self, state: MCLMCState, batch: Batch) -> Potential:
         """Return the function U(w) = -log p(y | w, e) / temperature + c w^2 / 2 of all chains."""
         x, y = batch
-        temperature, precision, noise = self.settings.temperature, state.precision, state.noise
-        blocks = [(x, y)] if len(y) <= self.rows else list(_blocks(x, y, self.rows))
+        temperature, precision = self.settings.temperature, state.precision
+        blocks = [
+            (inputs, self._row_log_likelihoods(targets, state.noise)) for inputs, targets in _blocks(x, y, self.rows)
+        ]
 
         def evaluate(position: Tensor) -> Point:
             leaf = position.detach().requires_grad_()
             fit = torch.zeros(len(leaf), dtype=torch.float64, device=leaf.device)
             gradient, outputs = precision * position, []
-            for inputs, targets in blocks:
+            energy = torch.linalg.vecdot(gradient, position).to(torch.float64) / 2
+            for inputs, log_likelihoods in blocks:
                 with torch.enable_grad():
                     output = self.networks(leaf, state.start.fixed, state.buffers, inputs)
-                    rows = self._row_log_likelihoods(output, targets, noise)
-                    own = rows.sum(1, dtype=torch.float64)
+                    own = log_likelihoods(output).sum(1, dtype=torch.float64)
                     (slope,) = torch.autograd.grad(own.sum(), leaf)
-                gradient = gradient - slope / temperature
-                fit = fit + own.detach()
+                gradient.sub_(slope, alpha=1 / temperature)
+                fit += own.detach()
                 outputs.append(output.detach())
-            energy = (precision * position.square()).sum(-1, dtype=torch.float64) / 2 - fit / temperature
-            return Point(position, energy, gradient, outputs[0] if len(outputs) == 1 else torch.cat(outputs, 1))
+            output = outputs[0] if len(outputs) == 1 else torch.cat(outputs, 1)
+            return Point(position, energy - fit / temperature, gradient, output)
 
         return evaluate
 
-    def _row_log_likelihoods(self, output: Tensor, y: Tensor, noise: Noise) -> Tensor:
-        """Return the log likelihood of each row under each chain, (chains, rows)."""
-        likelihood = self.model.likelihood
-        if not noise:  # chains are so many more rows
-            together = likelihood.log_prob(output.flatten(0, 1), y.repeat(len(output), *[1] * (y.dim() - 1)), noise)
-            return together.view(len(output), -1)
-        if self.maps_likelihood:
-            try:
-                return vmap(likelihood.log_prob, in_dims=(0, None, 0))(output, y, noise)
-            except RuntimeError:  # a likelihood that vmap cannot run, such as one that branches on values
-                self.maps_likelihood = False
-        chains = range(len(output))
-        return torch.stack([likelihood.log_prob(output[i], y, _chain(noise, i)) for i in chains])
+    def _row_log_likelihoods(self, y: Tensor, noise: Noise) -> Callable[[Tensor], Tensor]:
+        """Return the function from outputs, (chains, rows, width), to the log likelihood of each row, (chains, rows)."""
+        likelihood, chains, rows = self.model.likelihood, self.settings.chains, len(y)
+        if not noise or likelihood.takes_noise_by_row:  # chains are so many more rows
+            targets = y.repeat(chains, *[1] * (y.dim() - 1))
+            by_row = {name: tensor.repeat_interleave(rows, 0) for name, tensor in noise.items()}
+            return lambda output: likelihood.log_prob(output.flatten(0, 1), targets, by_row).view(chains, rows)
+        own = [{name: tensor[i] for name, tensor in noise.items()} for i in range(chains)]
+        return lambda output: torch.stack([likelihood.log_prob(output[i], y, own[i]) for i in range(chains)])
 
     def _draw_noise(self, output: Tensor, y: Tensor, noise: Noise, generator: torch.Generator) -> Noise:
         if not noise:
@@ -424,7 +422,7 @@ def _chain(noise: Noise, i: int) -> Noise:
     return {name: tensor[i] for name, tensor in noise.items()}
 
 
-def _blocks(x: Any, y: Tensor, rows: int) -> Any:
+def _blocks(x: Any, y: Tensor, rows: int) -> Iterator[Batch]:
     parts = x if isinstance(x, tuple) else (x,)
     for *inputs, targets in zip(*(part.split(rows) for part in parts), y.split(rows), strict=True):
         yield (tuple(inputs) if isinstance(x, tuple) else inputs[0]), targets

@@ -186,17 +186,15 @@ def forget(direction: Tensor, share: Tensor, generator: torch.Generator) -> Tens
 
 def _turn(direction: Tensor, gradient: Tensor, length: Tensor) -> tuple[Tensor, Tensor]:
     """Turn directions against the gradient; return them and the change of K."""
-    tiny = torch.finfo(gradient.dtype).tiny
-    size = gradient.norm(dim=-1, keepdim=True).clamp(min=tiny)
-    downhill = -gradient / size
-    d = direction.shape[-1]
-    t = length.unsqueeze(-1) * size / (d - 1)
-    along = (downhill * direction).sum(-1, keepdim=True)
-    z = torch.exp(-t)  # cosh and sinh times 2 z, which does not overflow
-    turned = downhill * ((1 - z) * (1 + z + along * (1 - z))) + 2 * z * direction
-    grown = (1 + along + (1 - along) * z * z).clamp(min=tiny).to(torch.float64).log()
-    change = (t.to(torch.float64) - math.log(2) + grown) * (d - 1)
-    return _unit(turned), change.squeeze(-1)
+    tiny, d = torch.finfo(gradient.dtype).tiny, direction.shape[-1]
+    size = torch.linalg.vecdot(gradient, gradient).sqrt().clamp(min=tiny)
+    along = (torch.linalg.vecdot(gradient, direction) / -size).clamp(-1, 1)
+    t = length * size / (d - 1)
+    z = torch.exp(-t)  # cosh and sinh are taken times 2 z, which does not overflow
+    grown = (1 + along + (1 - along) * z * z).clamp(min=tiny)
+    downhill = (z - 1) * (1 + z + along * (1 - z)) / (grown * size)
+    turned = torch.addcmul(direction * (2 * z / grown).unsqueeze(-1), gradient, downhill.unsqueeze(-1))
+    return turned, (t - math.log(2) + grown.log()).to(torch.float64) * (d - 1)
 
 
 def _unit(vectors: Tensor) -> Tensor:

@@ -38,6 +38,7 @@ class Likelihood(ABC, Generic[PredictionT]):
     standardizes: bool = False  # whether `fit` gives the network targets of mean 0 and variance 1
     has_classes: bool = False  # whether targets are classes 0, 1, ..., and predictions their probabilities
     is_softmax: bool = False  # whether adding one number to all outputs of a row leaves its prediction unchanged
+    takes_noise_by_row: bool = False  # whether `log_prob` also takes learnt parameters with one entry for each row
 
     @property
     def learns_noise(self) -> bool:

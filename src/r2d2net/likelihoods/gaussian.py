@@ -38,6 +38,7 @@ class Gaussian(Likelihood[Regression]):
 
     noise: float | None = None
     standardizes = True
+    takes_noise_by_row = True
 
     def __post_init__(self) -> None:
         if self.noise is not None:
