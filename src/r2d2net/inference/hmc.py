@@ -26,6 +26,7 @@ from r2d2net.inference.collection import Collection, Kept, collected, first, kee
 from r2d2net.inference.coordinates import EXACT, Frame, GivenScales, JointScales
 from r2d2net.inference.descent import require_one_of, require_positive, require_share
 from r2d2net.inference.nuts import NutsSettings, NutsState, require_pyro, start, transition
+from r2d2net.inference.scale_updates import ZERO_SHARE, off_zero
 from r2d2net.likelihoods.base import Noise, Unit
 from r2d2net.model import BayesianModel, Tensors
 
@@ -136,6 +137,7 @@ class Chain(Trainer[HMCState]):
     def init(self, y: Tensor, generator: torch.Generator, unit: Unit | None = None) -> HMCState:
         model = self.model
         weights, fixed = model.he_start(generator) if self.settings.start == "he" else model.own_weights()
+        weights = off_zero(model, weights, model.he_scale().mul_(ZERO_SHARE), generator)
         noise, buffers = model.likelihood.init(y, unit), model.buffers()
         position, frame = self.coordinates.start(weights, generator)
         network = Draws.sharing(weights[None], fixed, buffers, noise)

@@ -33,7 +33,7 @@ from r2d2net.inference.adam import EPSILON
 from r2d2net.inference.base import Batch, Draws, Info, Trainer
 from r2d2net.inference.collection import Collection, CollectionState, Kept, collected, first, keep, no_draws, room_for
 from r2d2net.inference.descent import SHORT_RUN, Descent, Training, clip_gradients, require_one_of
-from r2d2net.inference.scale_updates import START_SWEEPS, GibbsUpdate, Known, ScaleSweeps
+from r2d2net.inference.scale_updates import START_SWEEPS, ZERO_SHARE, GibbsUpdate, Known, ScaleSweeps, off_zero
 from r2d2net.inference.timetable import Timetable
 from r2d2net.likelihoods.base import Noise, Unit
 from r2d2net.model import BayesianModel, Slot, Tensors
@@ -211,6 +211,7 @@ class Langevin(Trainer[LangevinState]):
     def init(self, y: Tensor, generator: torch.Generator, unit: Unit | None = None) -> LangevinState:
         model = self.model
         weights, fixed = self.descent.start_weights(generator)
+        weights = off_zero(model, weights, model.he_scale().mul_(ZERO_SHARE), generator)
         noise, buffers = model.likelihood.init(y, unit), model.buffers()
         network = Draws.sharing(weights[None], fixed, buffers, noise)
 

@@ -5,6 +5,10 @@
 
 An algorithm is composed of one of these updates and whatever it does to the weights; both write the new prior
 precision 1 / v (or its expectation) of every weight in place.
+
+Given a weight of exactly zero the scales of a shrinkage prior fall to zero too (1 / v of 1e34), and neither ever
+returns. Networks have such weights at the start: biases, or the second matrix of a low-rank adapter. So Gibbs sweeps
+never see them: `off_zero` puts a draw of the initial q(w) = N(0, d^2) in their place.
 """
 
 from __future__ import annotations
@@ -18,6 +22,7 @@ from torch import Tensor
 from r2d2net.model import AnyPrior, BayesianModel
 
 START_SWEEPS = 10  # refreshes of the scales at the start, so that they know the initial weights
+ZERO_SHARE = 0.1  # deviation of what a chain starts from in place of zero, as a share of He's
 
 Scales = dict[str, Any]  # parameter name -> the prior's scales
 
@@ -67,6 +72,31 @@ class CoordinateUpdate:
     ) -> Any:
         second = known.weights.square() if known.second_moment is None else known.second_moment
         return prior.cavi_(second, scales, precision, compiled=self.compiled)
+
+
+def off_zero(model: BayesianModel[Any], weights: Tensor, deviation: Tensor, generator: torch.Generator) -> Tensor:
+    """Replace weights of exactly zero whose prior has scales to learn by draws of N(0, deviation^2).
+
+    Args:
+        model: The model.
+        weights: Bayesian weights at the start, (weights,).
+        deviation: Deviation of the draws, (weights,).
+        generator: Source of the draws; it is not used where there is nothing to replace.
+
+    Returns:
+        The weights themselves if there is nothing to replace, else a changed copy.
+    """
+    changed = weights
+    for slot in model.bayesian:
+        if slot.prior is None or slot.prior.known_deviation is not None:
+            continue
+        own = slot.of(weights)
+        is_zero = own == 0
+        if bool(is_zero.any()):
+            changed = weights.clone() if changed is weights else changed
+            drawn = torch.empty_like(own).normal_(generator=generator).mul_(slot.of(deviation))
+            slot.of(changed).copy_(torch.where(is_zero, drawn, own))
+    return changed
 
 
 class ScaleSweeps:

@@ -54,7 +54,7 @@ from r2d2net.inference.mean_field_family import (
     in_log_scale,
     update_by_numbers,
 )
-from r2d2net.inference.scale_updates import START_SWEEPS, Known, ScaleSweeps, ScaleUpdate
+from r2d2net.inference.scale_updates import START_SWEEPS, Known, ScaleSweeps, ScaleUpdate, off_zero
 from r2d2net.likelihoods.base import Noise, Unit
 from r2d2net.model import BayesianModel
 
@@ -186,9 +186,12 @@ class MeanField(Trainer[VariationalState]):
             buffers=model.buffers(),
         )
         start = model.he_scale().mul_(self.settings.initial_scale)
-        second = None if self.scales.update.needs_draw else start.square().addcmul_(mean, mean)
-        self.scales.refresh(state.scales, state.precision, Known(mean, second), generator, START_SWEEPS)
-        del second
+        if self.scales.update.needs_draw:
+            known = Known(off_zero(model, mean, start, generator))
+        else:
+            known = Known(mean, start.square().addcmul_(mean, mean))
+        self.scales.refresh(state.scales, state.precision, known, generator, START_SWEEPS)
+        del known
         for rho, *block in zip(*map(self.blocks.of, (state.rho, start, state.precision)), strict=True):
             rho.copy_(self.family.form.start(*block))
         return state
