@@ -212,14 +212,6 @@ class BayesianModel(Generic[PredictionT]):
         parameters = dict(self.net.named_parameters())
         return _gather(self.bayesian, parameters, self), _gather(self.fixed, parameters, self)
 
-    def first_fan_in(self) -> int:
-        """Return the number of inputs of the first Bayesian layer.
-
-        Returns:
-            The width of a linear layer's input, the size of a convolution's patch, or 1 if all parameters are vectors.
-        """
-        return next((fan_in(slot.shape) for slot in self.bayesian if len(slot.shape) > 1), 1)
-
     def he_scale(self) -> Tensor:
         """Compute He's scale sqrt(2 / fan-in) of every Bayesian weight.
 

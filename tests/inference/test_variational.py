@@ -58,22 +58,10 @@ def test_step_sizes_are_positive_numbers_that_can_be_saved(value):
         rn.inference.SVGI(lr=value)
 
 
-@pytest.mark.parametrize(
-    ("net", "n", "warm_up"),
-    [
-        (nn.Linear(6, 1), 119, 0.0),
-        (nn.Linear(6, 1), 120, 0.6),
-        # a convolution's weights see every patch: 18 inputs, not the pixels of an image
-        (nn.Sequential(nn.Conv2d(2, 4, 3), nn.Flatten(), nn.LazyLinear(1)), 359, 0.0),
-        (nn.Sequential(nn.Conv2d(2, 4, 3), nn.Flatten(), nn.LazyLinear(1)), 360, 0.6),
-    ],
-)
-def test_the_kl_rises_slowly_where_rows_are_many_for_each_input_of_the_first_layer(net, n, warm_up):
-    net(torch.zeros(2, 6) if isinstance(net, nn.Linear) else torch.zeros(2, 2, 8, 8))
-    running = rn.inference.SVGI().build(rn.BayesianModel(net), n=n, steps=100)
-    assert [running.temperature(t) for t in (1, 30, 60, 100)] == pytest.approx(
-        [1 / 60, 0.5, 1, 1] if warm_up else [1, 1, 1, 1]
-    )
+@pytest.mark.parametrize("n", [1, 5, 10_000])
+def test_the_kl_rises_over_the_first_steps_however_many_rows_there_are(n):
+    running = rn.inference.SVGI().build(rn.BayesianModel(nn.Linear(6, 1)), n=n, steps=100)
+    assert [running.temperature(t) for t in (1, 30, 60, 100)] == pytest.approx([1 / 60, 0.5, 1, 1])
 
 
 class Sum(nn.Module):

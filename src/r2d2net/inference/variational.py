@@ -58,8 +58,7 @@ from r2d2net.inference.scale_updates import START_SWEEPS, Known, ScaleSweeps, Sc
 from r2d2net.likelihoods.base import Noise, Unit
 from r2d2net.model import BayesianModel
 
-WARM_UP_SHARE = 0.6
-WARM_UP_ROWS_PER_INPUT = 20
+WARM_UP = 0.6  # share of the steps
 LARGE = 1 << 20  # weights, from which deviations are computed twice in a step and not kept: a float a weight less
 RHO_SHARE = 1 / 3  # step size of rho as a share of that of the means
 
@@ -99,9 +98,9 @@ class Variational(Training):
         lr_rho: Largest step size for rho; by default a third of lr (SVI and Radial: a twentieth).
         variance: "free" or "scaled" (see the module's docstring).
         initial_scale: s at the start, as a share of He's sqrt(2 / fan-in).
-        warm_up: Share of the steps over which the KL's weight rises from 0 to 1. None decides: 0.6 where there are
-            at least 20 rows for each input of the first layer, of which a convolution has as many as its patch, else
-            0: with few rows the prior must be there from the start.
+        warm_up: Share of the steps over which the KL's weight rises from 0 to 1; None takes 0.6, however few the rows.
+            Without it a network of few rows is shrunk to a constant before the likelihood is heard, and stays there:
+            see `results/benchmarks/few-rows.json`.
         draws: Weight draws averaged in each step.
         compile: Fuse a step's update and the sweeps by torch.compile. The first step then waits for a compiler, which
             the machine must have; a long run of a large network is the quicker for it.
@@ -162,10 +161,7 @@ class MeanField(Trainer[VariationalState]):
         self.blocks = Whole(self.descent.step_unit()) if settings.compile else self.descent.blocks
         local = is_cheap_for(model) if settings.estimator is None else settings.estimator == "local"
         self.local = LocalReparametrization(model) if local else None
-        self.warm_up = settings.warm_up
-        if self.warm_up is None:
-            many = n >= WARM_UP_ROWS_PER_INPUT * model.first_fan_in()
-            self.warm_up = WARM_UP_SHARE if many else 0.0
+        self.warm_up = WARM_UP if settings.warm_up is None else settings.warm_up
 
     # --- start
 
@@ -336,7 +332,6 @@ class MeanField(Trainer[VariationalState]):
 
     def temperature(self, t: int) -> float:
         """Return the weight of the KL at step t."""
-        assert self.warm_up is not None
         rising = min(1.0, t / (self.warm_up * self.descent.steps)) if self.warm_up > 0 else 1.0
         return self.settings.temperature * rising
 
