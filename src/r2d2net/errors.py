@@ -210,7 +210,7 @@ class CheckpointError(R2D2NetError):
 
 
 class DivergenceError(R2D2NetError, ArithmeticError):
-    """Training met a number that is not finite."""
+    """Training met a number that is not finite, or a sampler ran away from its target."""
 
 
 class Interrupted(R2D2NetError):  # noqa: N818 (it is no error)

@@ -235,6 +235,17 @@ class Trainer(ABC, Generic[StateT]):
         """
         return False
 
+    def run_away(self, state: StateT) -> str | None:
+        """Tell after an epoch whether the run has left all sense although its numbers are finite.
+
+        Args:
+            state: The state.
+
+        Returns:
+            What shows it, for the `DivergenceError` that ends the run; None unless an algorithm says otherwise.
+        """
+        return None
+
     def measures(self, state: StateT) -> dict[str, float]:
         """Return what the algorithm adds to the history after an epoch.
 

@@ -12,8 +12,12 @@ Step sizes are l_j = lr P_j: a step moves a weight by l_j g_j. The metric P is 1
     P_j = u_j / sqrt(q_j + mean of q over the tensor),      q_j a running mean of g_j^2,      u_j He's deviation,
 
 learnt only while no draws are kept (Springenberg et al., 2016): those are of a chain with a constant metric, which
-has the same target. The batches' own noise is not corrected for: as l_j -> 0 it adds l_j N Var(g_j) / 2 to the
-temperature of SGLD, and (2 - f) / (2 f) times that to SGHMC's of friction f.
+has the same target. Step sizes that the curvature does not bear are reduced, all by one factor (see `stability`). It is
+renewed during the burn-in, every 8 to 64 steps, and at its end, and constant while draws are kept: so it changes how
+far a step goes, and not the law that the chain has in the limit of small steps.
+
+The batches' own noise is not corrected for: as l_j -> 0 it adds l_j N Var(g_j) / 2 to the temperature of SGLD, and
+(2 - f) / (2 f) times that to SGHMC's of friction f.
 
 A `Kernel` is what a step does. A method may explore by one, before draws are kept, and sample by another; `Timetable`
 says when.
@@ -32,8 +36,10 @@ from r2d2net.errors import Argument, ParameterError, require, require_whole
 from r2d2net.inference.adam import EPSILON
 from r2d2net.inference.base import Batch, Draws, Info, Trainer
 from r2d2net.inference.collection import Collection, CollectionState, Kept, collected, first, keep, no_draws, room_for
+from r2d2net.inference.curvature import largest_curvature
 from r2d2net.inference.descent import SHORT_RUN, Descent, Training, clip_gradients, require_one_of
 from r2d2net.inference.scale_updates import START_SWEEPS, ZERO_SHARE, GibbsUpdate, Known, ScaleSweeps, off_zero
+from r2d2net.inference.stability import Watch, cap, run_away, seen, start_watch
 from r2d2net.inference.timetable import Timetable
 from r2d2net.likelihoods.base import Noise, Unit
 from r2d2net.model import BayesianModel, Slot, Tensors
@@ -42,6 +48,7 @@ LARGEST_STEP = 0.1  # of runs of SHORT_RUN steps or fewer, in units of He's devi
 PLAIN_STEP = 0.01  # without a preconditioner
 FEWEST_DRAWS = 100  # kept where the user does not say: so many, or up to twice as many
 REFRESHES, LONGEST_PERIOD = 64, 32  # of step sizes: so many in a cycle, so many steps apart at most
+RENEWAL = 8  # fewest steps between two measurements of the curvature in the burn-in; else two periods
 SQUARES_RATE = 0.01  # least weight of a batch in the running mean of squared gradients
 
 
@@ -52,7 +59,8 @@ class Sampling(Training):
     Args:
         lr: Largest step size: a weight moves by it times the gradient of the mean loss. With the preconditioner, whose
             gradients are of size 1, in units of He's sqrt(2 / fan-in). None decides: 0.1 up to 800 steps, and less in
-            longer runs as steps^(-1/2); 0.01 without preconditioner.
+            longer runs as steps^(-1/2); 0.01 without preconditioner. Where the curvature of the loss does not bear
+            it, steps are as large as it does (see `stability`).
         schedule: "cosine" lets the step size fall to a tenth over the burn-in, with which draws are then made;
             "constant" keeps it.
         temperature: Weight of the prior; 1 is Bayes' rule. The likelihood is raised to the power of one over it.
@@ -119,6 +127,7 @@ class LangevinState(NamedTuple):
     scales: dict[str, Any]  # parameter name -> the prior's scales
     noise: Noise
     buffers: Tensors
+    watch: Watch
     kept: Kept
 
 
@@ -127,6 +136,8 @@ Gradients = dict[str, list[Tensor]]  # of "weights" and "fixed": those of each t
 
 class Kernel(Protocol):
     """An integrator of one step; ``beta`` = T / N is the weight of the prior in a mean over rows."""
+
+    limit: ClassVar[float]  # largest product of step size and curvature at which the integrator is stable
 
     def prepare(self, state: LangevinState, steps: Tensors, beta: float) -> None:
         """Compute the coefficients of steps of sizes l ("weights", "fixed"), in place."""
@@ -206,6 +217,10 @@ class Langevin(Trainer[LangevinState]):
         """Return whether coefficients are recomputed at step t: with the scales, and as step size and metric change."""
         return self.sweeps(t) or self.times.starts(t) or (self.times.explores(t) and (t - 1) % self.period == 0)
 
+    def measures_curvature(self, t: int) -> bool:
+        """Return whether the curvature is measured at step t: at the start of a phase, and during the burn-in."""
+        return self.times.starts(t) or (self.times.explores(t) and (t - 1) % max(RENEWAL, 2 * self.period) == 0)
+
     # --- start
 
     def init(self, y: Tensor, generator: torch.Generator, unit: Unit | None = None) -> LangevinState:
@@ -229,6 +244,7 @@ class Langevin(Trainer[LangevinState]):
             scales=self.scales.start(generator),
             noise=noise,
             buffers=buffers,
+            watch=start_watch(y, noise),
             kept=no_draws(room_for(self.planned, network, self.settings.memory), network, self.every),
         )
         self.scales.refresh(state.scales, state.precision, Known(weights), generator, START_SWEEPS)
@@ -240,6 +256,7 @@ class Langevin(Trainer[LangevinState]):
         t = int(state.step) + 1
         x, y = batch
         lr, explores = self.learning_rate(t), self.times.explores(t)
+        masks = torch.random.get_rng_state() if self.measures_curvature(t) else None
         output, nll, gradients = self._gradients(state, x, y)
         noise = self.model.likelihood.observe(output, y, state.noise, self.descent.noise_rate(len(y), t))
         if self.settings.clip is not None:
@@ -250,15 +267,18 @@ class Langevin(Trainer[LangevinState]):
                 for q, g in zip(split_like(squares, gradients[name]), gradients[name], strict=True):
                     q.mul_(1 - rate).addcmul_(g, g, value=rate)
         kernel = self.exploring if explores else self.sampling
+        if masks is not None:
+            state.watch.curvature.copy_(self._curvature(state, x, y, gradients, masks))
         # diverged weights have no scales
         if self.is_due(t) and bool(torch.isfinite(nll + state.weights.sum())):
             if self.sweeps(t):
                 self.scales.refresh(state.scales, state.precision, Known(state.weights), generator)
-            kernel.prepare(state, self._steps(state, lr), self.beta)
+            factor = cap(lr, state.watch.curvature, kernel.limit)
+            kernel.prepare(state, {name: step.mul_(factor) for name, step in self._steps(state, lr).items()}, self.beta)
             if explores and self.settings.cycles is not None:
                 self._silence(state.coefficients["spread"])
         kernel.move(state, gradients, self.room, generator)
-        state = state._replace(step=state.step + 1, noise=noise)
+        state = state._replace(step=state.step + 1, noise=noise, watch=seen(state.watch, nll, noise, t))
         if not explores:
             state = state._replace(kept=keep(state.kept, self.present(state), self.times.sampled(t)))
         return state, Info(nll, lr, self.settings.temperature)
@@ -287,6 +307,28 @@ class Langevin(Trainer[LangevinState]):
             "fixed": metric(state.squares["fixed"], self.descent.fixed_step_unit(), self.model.fixed).mul_(lr),
         }
 
+    def _curvature(self, state: LangevinState, x: Any, y: Tensor, gradients: Gradients, masks: Tensor) -> Tensor:
+        """Return the largest curvature of the batch's loss under the metric; Dropout repeats the masks of the step."""
+        after, size, names = torch.random.get_rng_state(), self.model.size, ("weights", "fixed")
+
+        def gradient(shift: Tensor) -> Tensor:
+            torch.random.set_rng_state(masks)
+            moved = state._replace(
+                weights=state.weights + shift[:size],
+                fixed=state.fixed + shift[size:],
+                buffers={name: buffer.clone() for name, buffer in state.buffers.items()},
+            )
+            return together(self._gradients(moved, x, y)[2])
+
+        def together(parts: Gradients) -> Tensor:
+            return torch.cat([part for name in names for part in parts[name]])
+
+        metric = torch.cat([self._steps(state, 1.0)[name] for name in names])
+        unit = torch.cat([self.model.he_scale(), self.model.fixed_he_scale()])
+        found = largest_curvature(gradient, together(gradients), metric, unit)
+        torch.random.set_rng_state(after)
+        return found
+
     def _silence(self, spread: Tensor) -> None:
         """Remove the noise of weights whose prior has no scales; others need it to follow their scales."""
         for slot in self.model.bayesian:
@@ -311,6 +353,9 @@ class Langevin(Trainer[LangevinState]):
 
     def _collection(self, stored: CollectionState) -> Collection:
         return Collection(self.model, stored, has_mean=self.settings.has_mean(self.model))
+
+    def run_away(self, state: LangevinState) -> str | None:
+        return run_away(state.watch, state.noise) if not self.times.explores(int(state.step)) else None
 
     def present(self, state: LangevinState) -> Draws:
         return Draws.sharing(state.weights[None], state.fixed, state.buffers, state.noise)

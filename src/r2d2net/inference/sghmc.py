@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -56,6 +56,7 @@ class Underdamped:
     """The splitting B R O R."""
 
     coefficients = ("size", "kick", "back", "spread")
+    limit: ClassVar[float] = 4.0  # the leapfrog's
 
     def __init__(self, friction: float) -> None:
         self.left = 1 - friction  # of the velocity after a step

@@ -15,7 +15,7 @@ The burn-in takes the steps of SGHMC, whose momentum gets there sooner; no draw 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -39,6 +39,8 @@ class SGLD(Sampling):
 
 class Overdamped:
     """The exponential integrator; its coefficients are 1 - e^-a, l phi(a) and the noise's deviation."""
+
+    limit: ClassVar[float] = 2.0
 
     def prepare(self, state: LangevinState, steps: Tensors, beta: float) -> None:
         now = state.coefficients

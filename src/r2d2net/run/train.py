@@ -19,7 +19,7 @@ from typing import Any, Literal
 import torch
 
 from r2d2net import checkpoint
-from r2d2net.errors import DivergenceError
+from r2d2net.errors import Argument, DivergenceError, Shown
 from r2d2net.inference import DrawSource, Info, Method, Trainer
 from r2d2net.inference.base import flatten, unflatten
 from r2d2net.metrics import macro_auroc
@@ -37,6 +37,7 @@ EPOCH_DRAWS = 20  # weight draws of an epoch's validation score
 LOOK_STEPS = 50  # between two looks at the KL, which costs more than a step, where epochs are short
 FINAL_DRAWS = 100  # of the score by which runs are compared
 ADVICE = "use a smaller lr, clip=1.0, or check the data's scale"  # after divergence
+RUN_AWAY = (Argument("algorithm", "svgi"), " is safer, or use more epochs or a smaller lr")
 RESTART = -(1 << 62)  # the seeds of restarts, far from the numbers of epochs and steps
 
 
@@ -210,6 +211,7 @@ def _loop(
                 if run.batch < settings["batches"]:
                     store_if_due(at_end=False)
             _require_finite(run, trainer)
+            _require_held(run, plan)
             looks = (run.epoch + 1) % math.ceil(LOOK_STEPS / settings["batches"]) == 0 or run.epoch + 1 == epochs
             keeps_best, score = patience is not None, settings["score"]
             _close_epoch(run, trainer, plan.prepared, info, looks=looks, keeps_best=keeps_best, score=score)
@@ -244,6 +246,15 @@ def _close_epoch(
             run.best = unflatten(run.state, {k: v.clone() for k, v in flatten(run.state).items()})
     run.history.append(entry)
     run.epoch, run.batch, run.nll = run.epoch + 1, 0, 0.0
+
+
+def _require_held(run: Progressing, plan: Plan) -> None:
+    """Raise a `DivergenceError` if the algorithm says that its run has left all sense."""
+    sign = plan.trainer.run_away(run.state)
+    if sign is not None:
+        name = Shown(type(plan.method).__name__)
+        problem = f"ran away by step {int(run.state.step)}: {sign}"
+        raise DivergenceError(problem, argument="algorithm", value=name, fix=RUN_AWAY)
 
 
 def _require_finite(run: Progressing, trainer: Trainer[Any], nll: float = 0.0) -> None:
