@@ -165,11 +165,11 @@ def shown(case: str, contestant: str, seed: int, before: float, after: float) ->
 
 def summary(rows: Sequence[Row]) -> list[Row]:
     """Average over seeds: scores before and after, their paired difference and its standard error."""
-    found = []
+    found: list[Row] = []
     for case, contestant in dict.fromkeys((row["case"], row["contestant"]) for row in rows):
         own = [row for row in rows if (row["case"], row["contestant"]) == (case, contestant)]
         changes = [row["after"] - row["before"] for row in own]
-        means = {name: fmean(row[name] for row in own) for name in ("before", "after", "long") if name in own[0]}
+        means: Row = {name: fmean(row[name] for row in own) for name in ("before", "after", "long") if name in own[0]}
         error = stdev(changes) / len(changes) ** 0.5 if len(changes) > 1 else None
         found.append(
             {"case": case, "contestant": contestant, **means, "difference": fmean(changes), "standard_error": error}
@@ -197,7 +197,7 @@ def main() -> None:
     rows = runs(seeds)
     path = arguments.out / "few-rows.json"
     path.parent.mkdir(parents=True, exist_ok=True)
-    stored = json.loads(path.read_text()) if path.exists() else {}
+    stored: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
     facts = {"command": sys.argv[1:], "seeds": list(seeds), "before": "old rule", "after": ALWAYS}
     stored[arguments.section] = {"summary": summary(rows), "rows": rows, **provenance(facts)}
     write_json(path, stored)

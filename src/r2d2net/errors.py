@@ -213,6 +213,10 @@ class DivergenceError(R2D2NetError, ArithmeticError):
     """Training met a number that is not finite, or a sampler ran away from its target."""
 
 
+class FitWarning(UserWarning):
+    """A finished fit that does not make sense: worse than a constant, or a constant where there is more to find."""
+
+
 class Interrupted(R2D2NetError):  # noqa: N818 (it is no error)
     """The user stopped a command that can go on; the message says how."""
 

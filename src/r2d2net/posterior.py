@@ -48,6 +48,8 @@ class Posterior(Generic[PredictionT]):
         settings: Settings of the run as JSON, which `save` writes; empty for a posterior that `fit` did not make.
         candidates: Where several runs were compared, one dict for each: prior, restart, validation (the score, least
             is best; None if the run failed, and then also error).
+        health: How the fit does on its own training rows: "verdict" ("fits" if nothing is wrong), "error_ratio" (1 is
+            the best constant) and what else `r2d2net.run.health` describes; empty if `fit` did not make the posterior.
     """
 
     def __init__(
@@ -59,12 +61,14 @@ class Posterior(Generic[PredictionT]):
         history: list[dict[str, float]] | None = None,
         settings: dict[str, Any] | None = None,
         candidates: list[dict[str, Any]] | None = None,
+        health: dict[str, Any] | None = None,
     ) -> None:
         self.source, self.units = source, units
         self.flat_target = flat_target
         self.history = [] if history is None else history
         self.settings = {} if settings is None else settings
         self.candidates = [] if candidates is None else candidates
+        self.health = {} if health is None else health
 
     @property
     def model(self) -> BayesianModel[PredictionT]:
@@ -301,7 +305,7 @@ class Posterior(Generic[PredictionT]):
         path = Path(folder) / FILE
         tensors = {f"state/{k}": v for k, v in flatten(self.state).items()}
         tensors |= {f"units/{k}": v for k, v in flatten(self.units).items()}
-        records = {"history": self.history, "candidates": self.candidates}
+        records = {"history": self.history, "candidates": self.candidates, "health": self.health}
         header = {**records, **provenance(self.settings, self.settings["seed"])}
         checkpoint.write(path, tensors, header)
         return path
@@ -380,4 +384,5 @@ def restored(source: DrawSource[Any], tensors: Tensors, header: dict[str, Any]) 
         history=header["history"],
         settings=header["settings"],
         candidates=header["candidates"],
+        health=header.get("health"),  # files of earlier versions have none
     )

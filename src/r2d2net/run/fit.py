@@ -14,6 +14,7 @@ from r2d2net.model import BayesianModel
 from r2d2net.posterior import Posterior
 from r2d2net.prediction import PredictionT
 from r2d2net.priors import R2D2
+from r2d2net.run.health import warn_of
 from r2d2net.run.prepare import Prepared, prepare
 from r2d2net.run.several_runs import clear, run_several
 from r2d2net.run.train import Plan, train
@@ -85,12 +86,14 @@ def fit(
         verbose: Show progress on a terminal.
 
     Returns:
-        The posterior, which predicts what the model's likelihood says: `Regression`, `Classification` or `Counts`.
+        The posterior, which predicts what the model's likelihood says: `Regression`, `Classification` or `Counts`. Its
+        ``health`` tells how it does on its own training rows; a fit that is worse there than a constant, or that is a
+        constant where there is more to find, also gives a `r2d2net.errors.FitWarning`.
 
     Raises:
         ParameterError: If an argument is out of range or does not go with the others; nothing is written then.
         DataError: If the data do not fit the model.
-        DivergenceError: If training meets a number that is not finite.
+        DivergenceError: If training meets a number that is not finite, or a sampler runs away from its target.
         CheckpointError: If ``resume`` holds a run of other data or settings.
     """
     request = Request(
@@ -117,10 +120,13 @@ def fit(
     for plan in plans:
         plan.trainer  # noqa: B018 (built here, so that what does not go together is refused before anything is written)
     if len(plans) > 1:
-        return run_several(plans, folder, resume=resumes, jobs=jobs, verbose=verbose)
-    if folder is not None and not resumes:
-        clear(folder)
-    return train(plans[0], folder, resume=resumes, verbose=verbose)
+        posterior = run_several(plans, folder, resume=resumes, jobs=jobs, verbose=verbose)
+    else:
+        if folder is not None and not resumes:
+            clear(folder)
+        posterior = train(plans[0], folder, resume=resumes, verbose=verbose)
+    warn_of(posterior.health, type(request.method).__name__)
+    return posterior
 
 
 @dataclass(frozen=True, kw_only=True)

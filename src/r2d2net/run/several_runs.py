@@ -26,6 +26,7 @@ from r2d2net import checkpoint
 from r2d2net.errors import Argument, DivergenceError, ParameterError, Value
 from r2d2net.inference.collection import merged
 from r2d2net.posterior import FILE, INTERRUPTED, Posterior
+from r2d2net.run.health import look_at
 from r2d2net.run.orphans import end_with
 from r2d2net.run.progress import lines
 from r2d2net.run.resume import finished, require_same
@@ -124,12 +125,14 @@ def _merged(plans: Sequence[Plan], folders: Sequence[Path], outcomes: Sequence[O
         for epoch in zip_longest(*(posterior.history for posterior in parts))
         if (there := [entry for entry in epoch if entry is not None])  # of the runs that have not stopped yet
     ]
+    source = with_noise_of_validation(together, prepared)
     return Posterior(
-        with_noise_of_validation(together, prepared),
+        source,
         prepared.units,
         flat_target=prepared.flat_target,
         history=history,
         settings=plans[0].settings,
+        health=look_at(source, prepared),
     )
 
 

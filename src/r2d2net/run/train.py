@@ -29,6 +29,7 @@ from r2d2net.prediction import Prediction, Regression
 from r2d2net.run.batches import mix
 from r2d2net.run.calibration import noise_factor
 from r2d2net.run.global_generator import lent_generator
+from r2d2net.run.health import look_at
 from r2d2net.run.prepare import Prepared
 from r2d2net.run.progress import progress
 from r2d2net.run.resume import finished, restore, store
@@ -131,6 +132,8 @@ def train(plan: Plan, folder: Path | None, *, resume: bool, verbose: bool) -> Po
         posterior.candidates = [
             {**labels, "validation": validation_score(source, prepared, FINAL_DRAWS, settings["score"])}
         ]
+    if not plan.is_part:
+        posterior.health = look_at(source, prepared)
     if folder is not None:
         posterior.save(folder)
         (folder / INTERRUPTED).unlink(missing_ok=True)

@@ -1,0 +1,190 @@
+"""Does a finished fit make sense on its own training rows? Looked at once, at the end of every fit.
+
+    error_ratio   RMSE / sd(y)  or  log loss / entropy of the class frequencies: 1 is the best constant
+    spread        variance of the predicted means over the rows, as a share of that of y (or of the classes' codes)
+    linear_r2     1 - (leave-one-out squared error of ridge regression, best of `PENALTIES`) / (that of the mean)
+    swing         sd of the predicted means at rows made of shuffled columns / sd(y)
+
+and the verdict, the first that holds of
+
+    "worse than a constant"   error_ratio > 1.1                       and, for classes, 0.05 nats more than the entropy
+    "collapsed to a constant" spread < 0.01 although linear_r2 > 0.5  at least 20 rows of a table
+    "wild at new rows"        swing > 2                               a table with more columns than rows
+    "fits"                    none of these
+    "not checked"             a stream without validation rows, or a likelihood whose predictions are of another kind
+
+The third is about samplers that have not mixed: with more columns than rows a chain may fit its training rows while its
+weights are anywhere in the directions that these rows do not see. Shuffling each column by itself makes rows with the
+same marginals that have a share in all directions.
+
+At most 256 rows of a table and 20 draws are predicted (64 rows and 10 draws of images and the like), by a generator of
+their own: the posterior is bitwise the same as without the look.
+"""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from r2d2net.errors import FitWarning
+from r2d2net.inference import DrawSource
+from r2d2net.network_inputs import no_units
+from r2d2net.posterior import Posterior
+from r2d2net.prediction import Classification, Counts, Regression
+from r2d2net.run.batches import TensorBatches, take
+from r2d2net.run.global_generator import lent_generator
+from r2d2net.run.prepare import Prepared
+
+ROWS, DRAWS = 256, 20  # of tables
+FEW_ROWS, FEW_DRAWS = 64, 10  # of anything else
+WORSE, LEAST_NATS = 1.1, 0.05
+COLLAPSED, OBVIOUS, LEAST_ROWS = 0.01, 0.5, 20
+WILD = 2.0
+PENALTIES = tuple(10.0**k for k in range(-3, 4))  # of ridge regression, times the mean eigenvalue of X X'
+
+FITS, NOT_CHECKED = "fits", "not checked"
+WORSE_THAN_CONSTANT, CONSTANT, SWINGS = "worse than a constant", "collapsed to a constant", "wild at new rows"
+
+
+def look_at(source: DrawSource[Any], prepared: Prepared) -> dict[str, Any]:
+    """Judge a fit by its own training rows.
+
+    Args:
+        source: The distribution of networks.
+        prepared: The data of the run. Of a stream the validation rows are looked at.
+
+    Returns:
+        A dict for JSON: "verdict", and what it is based on: "rows", "error_ratio", "spread", "linear_r2", "swing".
+    """
+    seen = _rows(prepared, source)
+    if seen is None:
+        return {"verdict": NOT_CHECKED}
+    x, y = seen
+    is_table = isinstance(x, Tensor) and x.dim() == 2 and x.is_floating_point()
+    posterior: Posterior[Any] = Posterior(
+        source, no_units(torch.zeros((), dtype=source.model.dtype)), flat_target=False
+    )
+    device, draws = source.model.device, DRAWS if is_table else FEW_DRAWS
+    with lent_generator(0, device):
+        predicted = posterior.predict(x, draws, seed=0)
+        if not isinstance(predicted, (Regression, Classification, Counts)):
+            return {"verdict": NOT_CHECKED}
+        health = {"rows": len(y), **_fit(predicted, y)}
+        if is_table and x.shape[1] > prepared.batches.n and health["error_ratio"] is not None:
+            columns = torch.rand(x.shape, generator=torch.Generator().manual_seed(0)).argsort(0).to(device)
+            elsewhere = posterior.predict(x.gather(0, columns), draws, seed=0)
+            health["swing"] = _ratio(
+                _codes(elsewhere).std(0, correction=0), _targets(predicted, y).std(0, correction=0)
+            )
+    if is_table and len(y) >= LEAST_ROWS and health["spread"] is not None and health["spread"] < COLLAPSED:
+        health["linear_r2"] = linear_r2(x, _targets(predicted, y))
+    return {"verdict": verdict(health), **health}
+
+
+def verdict(health: dict[str, Any]) -> str:
+    """Return the verdict on what `look_at` measured."""
+    error, spread = health["error_ratio"], health["spread"]
+    if error is not None and not error <= WORSE and not health.get("excess", 1.0) <= LEAST_NATS:
+        return WORSE_THAN_CONSTANT
+    if spread is not None and spread < COLLAPSED and health.get("linear_r2", 0.0) > OBVIOUS:
+        return CONSTANT
+    return SWINGS if (health.get("swing") or 0.0) > WILD else FITS
+
+
+def warn_of(health: dict[str, Any], algorithm: str) -> None:
+    """Warn in one line if a fit does not make sense.
+
+    Args:
+        health: What `look_at` returned.
+        algorithm: Name of the algorithm.
+    """
+    found = health.get("verdict")
+    more = "use more epochs" if algorithm == "SVGI" else "use more epochs, or algorithm='svgi'"
+    if found == WORSE_THAN_CONSTANT:
+        how = f"its error on training rows is {health['error_ratio']:.3g} times that of the best constant"
+    elif found == CONSTANT:
+        how = f"its predictions hardly differ, and linear regression explains {health['linear_r2']:.0%} of the variance"
+    elif found == SWINGS:
+        how = f"its predictions away from the training rows vary {health['swing']:.3g} times as much as the targets"
+    else:
+        return
+    warnings.warn(f"the fit by {algorithm} is {found}: {how}; {more}", FitWarning, stacklevel=3)
+
+
+# --- what is measured
+
+
+def _rows(prepared: Prepared, source: DrawSource[Any]) -> tuple[Any, Tensor] | None:
+    """Return up to 256 rows of a table, else 64, evenly spaced, as the network sees them."""
+    if isinstance(prepared.batches, TensorBatches):
+        x, y = prepared.batches.x, prepared.batches.y
+    elif prepared.validation is not None:
+        x, y = prepared.validation[0], source.model.likelihood.target(prepared.validation[1])
+    else:
+        return None
+    most = ROWS if isinstance(x, Tensor) and x.dim() == 2 else FEW_ROWS
+    rows = torch.linspace(0, len(y) - 1, min(len(y), most), device=y.device).round().long()
+    return take(x, rows), y[rows]
+
+
+def _fit(predicted: Regression | Classification | Counts, y: Tensor) -> dict[str, Any]:
+    """Return the error as a multiple of the best constant's, and the predicted share of the variance."""
+    target, mean = _targets(predicted, y), _codes(predicted)
+    spread = _ratio(mean.var(0, correction=0).sum(), target.var(0, correction=0).sum())
+    if not isinstance(predicted, Classification):
+        squares = (mean - target).square().mean(0)
+        return {"error_ratio": _ratio(squares.sqrt(), target.std(0, correction=0)), "spread": spread}
+    shares = target.mean(0)
+    entropy = float(-torch.xlogy(shares, shares).sum())
+    loss = float(-torch.log((mean * target).sum(1).clamp(min=torch.finfo(mean.dtype).tiny)).mean())
+    return {"error_ratio": loss / entropy if entropy > 0 else None, "spread": spread, "excess": loss - entropy}
+
+
+def _codes(predicted: Any) -> Tensor:
+    """Return predicted means, or class probabilities, (rows, outputs)."""
+    mean: Tensor = predicted.mean.double()
+    return mean.reshape(len(mean), -1)
+
+
+def _targets(predicted: Any, y: Tensor) -> Tensor:
+    """Return targets in the form of `_codes`: real numbers, or one column for each class."""
+    if isinstance(predicted, Classification):
+        return torch.nn.functional.one_hot(y.reshape(-1).long(), predicted.mean.shape[-1]).double()
+    return y.double().reshape(len(y), -1)
+
+
+def _ratio(above: Tensor, below: Tensor) -> float | None:
+    """Return the largest ratio over the outputs, leaving out those that do not vary; None where none does."""
+    above, below = above.reshape(-1), below.reshape(-1)
+    varies = below > 0
+    return float((above[varies] / below[varies]).max()) if bool(varies.any()) else None
+
+
+def linear_r2(x: Tensor, y: Tensor) -> float:
+    """Compute the share of the variance that ridge regression explains of rows left out, one at a time.
+
+    With K = X X' of centred columns and H = K (K + l I)^-1 + 1/n, the residual of row i left out is
+    (y - H y)_i / (1 - H_ii).
+
+    Args:
+        x: Inputs, (rows, columns).
+        y: Targets, (rows, outputs).
+
+    Returns:
+        The best share over `PENALTIES`, of all outputs together; below 0 where nothing is explained.
+    """
+    n, x = len(y), x.double()
+    x, y = x - x.mean(0), y.double() - y.double().mean(0)
+    values, vectors = torch.linalg.eigh(x @ x.T)
+    constant = y.square().sum() * (n / (n - 1)) ** 2
+    shares = [0.0]
+    for penalty in PENALTIES:
+        shrunk = values.clamp(min=0) / (values.clamp(min=0) + penalty * values.mean().clamp(min=1e-300))
+        fitted = vectors @ (shrunk[:, None] * (vectors.T @ y))
+        left = 1 - 1 / n - (vectors.square() @ shrunk)
+        residual = (y - fitted) / left.clamp(min=1e-12)[:, None]
+        shares.append(float(1 - residual.square().sum() / constant))
+    return max(shares)
