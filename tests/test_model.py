@@ -292,6 +292,8 @@ def test_with_prior_changes_bayesian_weights_alone():
     [
         (nn.Linear(3, 1), True),
         (nn.Sequential(nn.Flatten(), nn.Dropout(0.1), nn.Sequential(nn.Identity(), nn.Linear(3, 2))), True),
+        (rn.nets.mlp(3, [], 2), True),
+        (rn.nets.mlp(3, [2], 2), False),
         (mlp(), False),
         (nn.Sequential(nn.Linear(3, 3), nn.Linear(3, 1)), False),  # linear in x, not in its weights
         (nn.Sequential(nn.Linear(3, 1), nn.Sigmoid()), False),

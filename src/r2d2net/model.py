@@ -21,6 +21,7 @@ from typing_extensions import TypeVar
 from r2d2net.errors import Argument, DataError, ParameterError, R2D2NetError, Shown, Value, require_instance
 from r2d2net.likelihoods import Gaussian as GaussianLikelihood
 from r2d2net.likelihoods import Likelihood
+from r2d2net.nets.perceptron import MLP
 from r2d2net.prediction import Prediction, PredictionT
 from r2d2net.prior_assignment import AnyPrior as AnyPrior
 from r2d2net.prior_assignment import assign_priors, frozen_names, require_learnable, require_unfrozen
@@ -149,7 +150,7 @@ class BayesianModel(Generic[PredictionT]):
     @property
     def is_linear(self) -> bool:
         """Whether the network is one Linear layer, apart from layers that only reshape or drop."""
-        inner = [module for module in self.net.modules() if type(module) is not nn.Sequential]
+        inner = [module for module in self.net.modules() if type(module) not in (nn.Sequential, MLP)]
         linear = [module for module in inner if type(module) is nn.Linear]
         return len(linear) == 1 and all(type(module) in (nn.Linear, *NEUTRAL) for module in inner)
 
