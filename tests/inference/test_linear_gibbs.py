@@ -235,7 +235,7 @@ def test_both_forms_of_the_solve_are_the_dense_formulas(shape):
     problem = linear_problem(x, y, intercept=True)
     shares = torch.rand(2, p, generator=generator, dtype=DOUBLE)
     tau = torch.tensor([0.7, 3.0], dtype=DOUBLE)
-    spectrum, factors = (cls(problem, shares, torch.arange(2)) for cls in (Spectrum, Factors))
+    spectrum, factors = (cls(problem.x, problem.y.T, shares, gram=problem.gram) for cls in (Spectrum, Factors))
     factor = factors.factor(tau)
     for chain in range(2):
         m = torch.eye(n, dtype=DOUBLE) + tau[chain] ** 2 * (problem.x * shares[chain]) @ problem.x.T
@@ -255,7 +255,7 @@ def test_drawn_weights_have_the_closed_form_law(shape, form):
     problem = linear_problem(x, y, intercept=False)
     shares = torch.linspace(0.2, 1.5, p, dtype=DOUBLE)
     tau, variance = torch.full((count,), 1.3, dtype=DOUBLE), torch.full((count,), 0.6, dtype=DOUBLE)
-    given = form(problem, shares.expand(count, -1), torch.zeros(count, dtype=torch.int64))
+    given = form(problem.x, problem.y.T.expand(count, -1), shares.expand(count, -1), gram=problem.gram)
     generator = torch.Generator().manual_seed(3)
     extra = () if form is Spectrum else (given.factor(tau),)
     draws = given.draw(tau, *extra, variance, generator)
@@ -312,6 +312,7 @@ def test_other_spellings_of_a_linear_layer_are_taken(net):
     x, y = table()
     plain, other = fit(x, y), fit(x, y, net=net)
     assert torch.equal(other.state.weights, plain.state.weights)
+    assert torch.equal(other.mean(), plain.mean())
 
 
 def test_a_deterministic_bias_is_drawn_too():

@@ -29,7 +29,6 @@ from r2d2net.inference.split_r_hat import split_r_hat
 from r2d2net.likelihoods import Gaussian
 from r2d2net.likelihoods.base import Noise, Unit
 from r2d2net.model import BayesianModel, Slot, Tensors
-from r2d2net.nets.perceptron import MLP
 from r2d2net.priors import ScaleMixturePrior
 
 CONVERGED = 1.01  # largest R-hat at which a run ends before its budget
@@ -299,8 +298,7 @@ def _design(x: Any, inputs: int) -> Tensor:
 def _require_linear(model: BayesianModel[Any]) -> tuple[Slot, Slot | None]:
     """Return the places of weight and bias; raise an error of one line for any other model."""
     shown: dict[str, Any] = {"argument": "algorithm", "value": Shown("LinearGibbs")}
-    without_hidden = isinstance(model.net, MLP) and len(model.net) == 1
-    if not (model.is_linear or without_hidden):
+    if not model.is_linear:
         fix = "use nn.Linear, or mlp without hidden layers, or another algorithm, such as SVGI"
         raise ParameterError("needs a network of one Linear layer", fix=fix, **shown)
     if model.frozen:

@@ -14,16 +14,19 @@ without one. With M = I + tau^2 X diag(q) X' and sigma^2 ~ IG(a, b), first w and
 
 M and N never have more than min(n, p) rows. `Spectrum` holds their eigenvalues, which serve every tau at once;
 `Factors` has the Cholesky factor for one tau, which is cheaper where they are large. Both are for a batch of chains,
-each with its own q, tau, sigma and column of y.
+each with its own q, tau, sigma and column of y. For classes each chain has rows of its own, T X and T y in place of X
+and y (`linear_rows`), which are never formed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+
+from r2d2net.inference.linear_rows import WeightedRows
 
 EXACT = torch.float64
 
@@ -75,20 +78,40 @@ class ByShares:
     """The problem given shares q of a batch of chains.
 
     Args:
-        problem: The data.
+        x: Inputs of all chains, (n, p).
+        y: Targets of each chain, (chains, n); T y for weighted rows.
         shares: q of each chain, (chains, p).
-        outputs: Column of y of each chain, (chains,).
+        gram: X'X where p <= n and the rows have no weights.
+        rows: Weights of the rows of each chain; None for ones.
     """
 
-    def __init__(self, problem: LinearProblem, shares: Tensor, outputs: Tensor) -> None:
-        self.problem, self.shares, self.roots = problem, shares, shares.sqrt()
-        self.y = problem.y.T[outputs]
-        self.by_rows = problem.gram is None
-        if problem.gram is None:
-            self.matrix, self.target = (problem.x * shares.unsqueeze(-2)) @ problem.x.T, self.y
+    def __init__(
+        self,
+        x: Tensor,
+        y: Tensor,
+        shares: Tensor,
+        *,
+        gram: Tensor | None = None,
+        rows: WeightedRows | None = None,
+    ) -> None:
+        self.x, self.y, self.shares, self.roots, self.rows = x, y, shares, shares.sqrt(), rows
+        self.by_rows = x.shape[0] < x.shape[1]
+        if self.by_rows:
+            kernel = (x * shares.unsqueeze(-2)) @ x.T
+            self.matrix, self.target = kernel if rows is None else rows.around(kernel), y
         else:
-            self.matrix = self.roots.unsqueeze(-1) * problem.gram * self.roots.unsqueeze(-2)
-            self.target = self.roots * (self.y @ problem.x)
+            inner = (x.T @ x if gram is None else gram) if rows is None else rows.gram(x)
+            self.matrix = self.roots.unsqueeze(-1) * inner * self.roots.unsqueeze(-2)
+            self.target = self.roots * self._back(y)
+
+    def _forth(self, weights: Tensor) -> Tensor:
+        """Compute T X w, (chains, n)."""
+        fitted = weights @ self.x.T
+        return fitted if self.rows is None else self.rows.forth(fitted)
+
+    def _back(self, residuals: Tensor) -> Tensor:
+        """Compute X' T' r, (chains, p)."""
+        return (residuals if self.rows is None else self.rows.back(residuals)) @ self.x
 
     def _quadratic(self, tau: Tensor, solved: Tensor) -> Tensor:
         """Compute y' M^-1 y from the target's own quadratic form, (chains, ...)."""
@@ -103,14 +126,14 @@ class ByShares:
         """Draw w by way of M, n x n; ``solve`` multiplies by M^-1."""
         u = deviation * tau * self.roots * torch.empty_like(self.shares).normal_(generator=generator)
         noise = deviation * torch.empty_like(self.y).normal_(generator=generator)
-        return u + tau.square() * self.shares * (solve(self.y - u @ self.problem.x.T - noise) @ self.problem.x)
+        return u + tau.square() * self.shares * self._back(solve(self.y - self._forth(u) - noise))
 
 
 class Spectrum(ByShares):
     """The problem given shares q, by the eigenvalues of X diag(q) X' or D X'X D."""
 
-    def __init__(self, problem: LinearProblem, shares: Tensor, outputs: Tensor) -> None:
-        super().__init__(problem, shares, outputs)
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
         values, self.vectors = torch.linalg.eigh(self.matrix)
         self.values = values.clamp(min=0)
         self.rotated = _times(self.vectors.mT, self.target)

@@ -25,7 +25,7 @@ A sweep leaves p(w, sigma^2, log g, s | y) invariant:
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
@@ -33,15 +33,20 @@ from torch.nn.functional import softplus
 
 from r2d2net.distributions import standard_gamma
 from r2d2net.inference.linear_problem import EXACT, Factors, LinearProblem, Spectrum
+from r2d2net.inference.linear_scale import LARGEST_LOG_TAU, LogTarget, Moved, move_on_lattice, step_of_metropolis
 from r2d2net.model import AnyPrior
 from r2d2net.priors.base import positive_finite
 
 LARGEST_SPECTRUM = 110  # rows or columns up to which eigenvalues are cheaper than two Cholesky factors and a worse move
-LARGEST_LOG_TAU = 12.0
-SPACING = (0.08, 0.12)
-TARGET_ACCEPTANCE = 0.4  # of the Metropolis step
 START_SWEEPS = 5
 AT_ONCE = 1 << 23  # numbers of a batch of chains in memory at a time
+
+
+class HasMeanSquare(Protocol):
+    """Data whose inputs have means of squares."""
+
+    @property
+    def mean_square(self) -> Tensor: ...  # (p,)
 
 
 class Hyper(NamedTuple):
@@ -53,6 +58,9 @@ class Hyper(NamedTuple):
         b: Second shape.
         noise_shape: a0 of sigma^2 ~ IG(a0, b0).
         noise_rate: b0.
+        log_unit: Logarithm of the unit of tau, the standard deviation of the noise at sigma = 1: 0, or for classes that
+            of the logistic distribution's.
+        intercept_scale: For classes, standard deviation of the intercept's prior; 0 without an intercept.
     """
 
     prior: AnyPrior
@@ -60,6 +68,8 @@ class Hyper(NamedTuple):
     b: float
     noise_shape: float
     noise_rate: float
+    log_unit: float = 0.0
+    intercept_scale: float = 0.0
 
 
 class Chains(NamedTuple):
@@ -115,15 +125,16 @@ def start(problem: LinearProblem, hyper: Hyper, chains: Chains, generator: torch
     taus = torch.linspace(-8, 8, 81, dtype=EXACT, device=equal.device).exp()
     weights, variance, log_tau = [], [], []
     for output in range(problem.y.shape[1]):
-        ridge = Spectrum(problem, equal, outputs[output : output + 1])
+        ridge = Spectrum(problem.x, problem.y.T[output : output + 1], equal, gram=problem.gram)
         quadratic, half_log_det = ridge.energy(taus[None])
         best = int(_log_evidence(problem, hyper, quadratic, half_log_det).argmax())
         shape, rate = _noise_posterior(problem, hyper, quadratic[0, best])
         variance.append(rate / shape)
         log_tau.append(taus[best].log())
     variances, log_taus = (torch.stack(values)[outputs] for values in (variance, log_tau))
-    for part in _parts(problem, len(outputs)):
-        ridge = Spectrum(problem, equal.expand(len(outputs), -1)[part], outputs[part])
+    for part in parts_of(problem.x, len(outputs)):
+        targets, shares = problem.y.T[outputs[part]], equal.expand(len(outputs), -1)[part]
+        ridge = Spectrum(problem.x, targets, shares, gram=problem.gram)
         weights.append(ridge.draw(log_taus[part].exp(), variances[part], generator))
     drawn, scales = torch.cat(weights), chains.scales
     log_g = log_taus - problem.mean_square.sum().log() / 2
@@ -164,16 +175,64 @@ def draw_weights(
     outputs, variance = _outputs(problem, chains), hyper.prior.variance(chains.scales)
     half_total = log_total(problem, hyper, chains.scales) / 2
     shares = torch.exp(variance.log() - 2 * half_total.unsqueeze(-1))
-    move = _move_by_spectrum if min(problem.x.shape) <= LARGEST_SPECTRUM else _move_by_factors
-    moved = []
-    for part in _parts(problem, len(outputs)):
-        at = (chains.log_g + half_total)[part], chains.log_step[part]
-        moved.append(move(problem, hyper, shares[part], outputs[part], at, generator, learning_rate))
+    log_tau, log_step = chains.log_g + half_total, chains.log_step
+    moved = [
+        _move(problem, hyper, shares[k], outputs[k], (log_tau[k], log_step[k]), generator, learning_rate)
+        for k in parts_of(problem.x, len(outputs))
+    ]
     log_tau, sigma2, weights, log_step = (torch.cat(values) for values in zip(*moved, strict=True))
     return chains._replace(weights=weights, variance=sigma2, log_g=log_tau - half_total, log_step=log_step)
 
 
-def draw_scales(problem: LinearProblem, hyper: Hyper, chains: Chains, generator: torch.Generator) -> Any:
+def _move(
+    problem: LinearProblem,
+    hyper: Hyper,
+    shares: Tensor,
+    outputs: Tensor,
+    at: tuple[Tensor, Tensor],
+    generator: torch.Generator,
+    learning_rate: float,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Draw log tau, sigma^2 and w, and learn the step size."""
+
+    def log_target(quadratic: Tensor, half_log_det: Tensor, values: Tensor) -> Tensor:
+        return _log_evidence(problem, hyper, quadratic, half_log_det) + log_density(hyper, values)
+
+    data = (problem.x, problem.y.T[outputs], shares)
+    moved = move_scale(data, *at, log_target, generator, learning_rate, gram=problem.gram)
+    variance = _draw_variance(problem, hyper, moved.quadratic, generator)
+    return moved.log_tau, variance, moved.draw(variance), moved.log_step
+
+
+def move_scale(
+    data: tuple[Tensor, Tensor, Tensor],
+    log_tau: Tensor,
+    log_step: Tensor,
+    log_target: LogTarget,
+    generator: torch.Generator,
+    learning_rate: float = 0.0,
+    **rows: Any,
+) -> Moved:
+    """Move log tau on a lattice, or by a Metropolis step where eigenvalues would be dear.
+
+    Args:
+        data: Inputs (n, p), targets (chains, n) and shares (chains, p).
+        log_tau: log tau of each chain, (chains,).
+        log_step: Logarithm of the step size of each chain, (chains,).
+        log_target: Log density up to a constant.
+        generator: Source of randomness.
+        learning_rate: Speed at which the step size is learnt.
+        **rows: The other arguments of `ByShares`.
+
+    Returns:
+        The scale after the move.
+    """
+    if min(data[0].shape) <= LARGEST_SPECTRUM:
+        return move_on_lattice(Spectrum(*data, **rows), log_tau, log_step, log_target, generator)
+    return step_of_metropolis(Factors(*data, **rows), log_tau, log_step, log_target, generator, learning_rate)
+
+
+def draw_scales(problem: HasMeanSquare, hyper: Hyper, chains: Chains, generator: torch.Generator) -> Any:
     """Draw the scales given all else: the prior's sweep in a drawn direction, accepted by Metropolis' rule.
 
     Args:
@@ -215,76 +274,18 @@ def log_density(hyper: Hyper, log_tau: Tensor) -> Tensor:
     return torch.where(inside, hyper.a * t - (hyper.a + hyper.b) * softplus(t, threshold=60), -math.inf)
 
 
-def log_total(problem: LinearProblem, hyper: Hyper, scales: Any) -> Tensor:
-    """Compute log sum_j v_j mean(x_j^2), which is log tau^2 at g = 1.
+def log_total(problem: HasMeanSquare, hyper: Hyper, scales: Any) -> Tensor:
+    """Compute log sum_j v_j mean(x_j^2), which is log tau^2 at g = 1, in units of the noise.
 
     Args:
-        problem: The data.
+        problem: The data, of which only mean(x_j^2) matters.
         hyper: The prior.
         scales: The prior's scales of a batch of chains.
 
     Returns:
         The logarithm of each chain, (chains,).
     """
-    return (hyper.prior.variance(scales).log() + problem.mean_square.log()).logsumexp(-1)
-
-
-At = tuple[Tensor, Tensor]  # log tau, logarithm of the step size
-Moved = tuple[Tensor, Tensor, Tensor, Tensor]  # log tau, sigma^2, w, logarithm of the step size
-
-
-def _move_by_spectrum(
-    problem: LinearProblem,
-    hyper: Hyper,
-    shares: Tensor,
-    outputs: Tensor,
-    at: At,
-    generator: torch.Generator,
-    learning_rate: float,
-) -> Moved:
-    log_tau, log_step = at
-    given = Spectrum(problem, shares, outputs)
-    low, high = SPACING
-    spacing = torch.empty_like(log_tau).uniform_(low, high, generator=generator)
-    below = torch.floor((log_tau + LARGEST_LOG_TAU) / spacing)
-    steps = torch.arange(math.ceil(2 * LARGEST_LOG_TAU / low), dtype=EXACT, device=log_tau.device)
-    lattice = log_tau.unsqueeze(-1) + spacing.unsqueeze(-1) * (steps - below.unsqueeze(-1))
-    quadratic, half_log_det = given.energy(lattice.clamp(max=LARGEST_LOG_TAU).exp())
-    log_p = _log_evidence(problem, hyper, quadratic, half_log_det) + log_density(hyper, lattice)
-    index = torch.multinomial(torch.softmax(log_p, -1), 1, generator=generator)
-    log_tau, quadratic = lattice.gather(-1, index).squeeze(-1), quadratic.gather(-1, index).squeeze(-1)
-    variance = _draw_variance(problem, hyper, quadratic, generator)
-    return log_tau, variance, given.draw(log_tau.exp(), variance, generator), log_step
-
-
-def _move_by_factors(
-    problem: LinearProblem,
-    hyper: Hyper,
-    shares: Tensor,
-    outputs: Tensor,
-    at: At,
-    generator: torch.Generator,
-    learning_rate: float,
-) -> Moved:
-    log_tau, log_step = at
-    given = Factors(problem, shares, outputs)
-
-    def evaluate(values: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        tau = values.clamp(-LARGEST_LOG_TAU, LARGEST_LOG_TAU).exp()
-        factor = given.factor(tau)
-        quadratic, half_log_det = given.energy(tau, factor)
-        return factor, quadratic, _log_evidence(problem, hyper, quadratic, half_log_det) + log_density(hyper, values)
-
-    factor, quadratic, log_p = evaluate(log_tau)
-    proposal = log_tau + log_step.exp() * torch.empty_like(log_tau).normal_(generator=generator)
-    new_factor, new_quadratic, new_log_p = evaluate(proposal)
-    accepting = (new_log_p - log_p).exp().clamp(max=1)
-    takes = torch.empty_like(log_tau).uniform_(generator=generator) < accepting
-    factor[takes] = new_factor[takes]
-    log_tau, quadratic = torch.where(takes, proposal, log_tau), torch.where(takes, new_quadratic, quadratic)
-    variance = _draw_variance(problem, hyper, quadratic, generator)
-    weights = given.draw(log_tau.exp(), factor, variance, generator)
-    return log_tau, variance, weights, log_step + learning_rate * (accepting - TARGET_ACCEPTANCE)
+    return (hyper.prior.variance(scales).log() + problem.mean_square.log()).logsumexp(-1) - 2 * hyper.log_unit
 
 
 def _noise_posterior(problem: LinearProblem, hyper: Hyper, quadratic: Tensor) -> tuple[float, Tensor]:
@@ -311,9 +312,17 @@ def _outputs(problem: LinearProblem, chains: Chains) -> Tensor:
     return torch.arange(len(chains.log_g), device=chains.log_g.device) % problem.y.shape[1]
 
 
-def _parts(problem: LinearProblem, chains: int) -> list[slice]:
-    """Batches of chains small enough for the memory."""
-    n, p = problem.x.shape
+def parts_of(x: Tensor, chains: int) -> list[slice]:
+    """Cut a batch of chains into parts small enough for the memory.
+
+    Args:
+        x: Inputs, (n, p).
+        chains: Number of chains.
+
+    Returns:
+        The parts.
+    """
+    n, p = x.shape
     numbers = min(n, p) ** 2 + (n * p if n < p else 0) + min(n, p) * 300 * (min(n, p) <= LARGEST_SPECTRUM)
     size = max(1, AT_ONCE // max(1, numbers))
     return [slice(first, min(first + size, chains)) for first in range(0, chains, size)]
