@@ -4,8 +4,8 @@ The target is any density of (y' M^-1 y, log|M| / 2, log tau), where M = I + tau
 
 `move_on_lattice` draws one point of the lattice log tau + h k, k = ..., -1, 0, 1, ... in |log tau| < 12. The lattice
 goes through the current value, and its spacing h ~ U(0.08, 0.12) is drawn anew, so every value can be reached: a draw
-on the line and no approximation. `step_of_metropolis` proposes log tau + N(0, step^2); it needs one Cholesky factor where the
-lattice needs all eigenvalues.
+on the line and no approximation. `step_of_metropolis` proposes log tau + N(0, step^2); it needs one Cholesky factor
+where the lattice needs all eigenvalues.
 """
 
 from __future__ import annotations

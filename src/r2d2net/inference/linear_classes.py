@@ -1,0 +1,224 @@
+"""One sweep of Gibbs sampling for linear classes, by Polya-Gamma variables, under a scale mixture and a prior on R2.
+
+    f_ik = b_k + x_i' w_k,     P(y_i = k) = e^(f_ik) / sum_l e^(f_il),     w_kj ~ N(0, g_k^2 v_kj(s_k)),   b_k ~ N(0, s^2)
+    tau_k^2 = g_k^2 sum_j v_kj mean(x_j^2),      R2_k = tau_k^2 / (tau_k^2 + pi^2 / 3) ~ Beta(a, b)
+
+Two classes have one logit, f_i = log odds of the second. pi^2 / 3 is the variance of the logistic noise of the latent
+utility whose sign is the class: R2 is the share of the utility's variance that the layer explains.
+
+Given the other classes, class k is a logistic regression (C. Holmes and L. Held, Bayesian Analysis 1, 2006), which is
+normal given Polya-Gamma variables (N. Polson, J. Scott and J. Windle, JASA 108, 2013):
+
+    c_i = log sum_{l != k} e^(f_il)  (0 for two classes),      omega_i ~ PG(1, f_ik - c_i)
+    z_i = c_i + (1[y_i = k] - 1/2) / omega_i  ~  N(b_k + x_i' w_k, 1 / omega_i)
+
+A sweep leaves p(w, b, log g, s | y) invariant. For each class in turn
+
+1. omega | w, b;   2. log g_k | omega, s with w_k and b_k integrated out;   3. w_k, then b_k, given these,
+
+all classes given those before; then the moves of `linear_class_moves`, which need no omega: g_k at constant w_k / g_k,
+all g together, and what is common to all classes. Last the scales s | w, g as in `linear_sweep`.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from r2d2net.distributions.polya_gamma_sampler import sample_polya_gamma
+from r2d2net.inference import linear_sweep
+from r2d2net.inference.linear_class_moves import log_others, rescale_all, rescale_each, shift_all
+from r2d2net.inference.linear_problem import EXACT
+from r2d2net.inference.linear_rows import WeightedRows
+from r2d2net.inference.linear_sweep import Chains, Hyper, draw_scales, log_total, move_scale, parts_of
+from r2d2net.priors import Gaussian
+
+GAUSSIAN_SWEEPS = 10  # at the start, under a Gaussian prior
+
+
+class ClassProblem(NamedTuple):
+    """Data of a linear classification, in float64.
+
+    Attributes:
+        x: Inputs, (n, p), centred if there is an intercept.
+        hits: Whether a row is of the class of a logit, 0 or 1: (1, logits, n), or (chains, logits, n) if each chain has
+            labels of its own.
+        x_mean: Means that were taken off the inputs, (p,).
+        mean_square: Mean of x_j^2, (p,); ones where no input varies at all.
+    """
+
+    x: Tensor
+    hits: Tensor
+    x_mean: Tensor
+    mean_square: Tensor
+
+
+class ClassChains(NamedTuple):
+    """Where the chains stand.
+
+    Attributes:
+        linear: Weights and scales; row i is for logit i % logits.
+        intercept: b, (chains * logits,).
+    """
+
+    linear: Chains
+    intercept: Tensor
+
+
+def class_problem(x: Tensor, hits: Tensor, *, intercept: bool) -> ClassProblem:
+    """Prepare the data of a linear classification.
+
+    Args:
+        x: Inputs, (n, p).
+        hits: Whether a row is of the class of a logit, (1 or chains, logits, n).
+        intercept: Whether there is an intercept.
+
+    Returns:
+        The problem.
+    """
+    x = x.to(EXACT)
+    x_mean = float(intercept) * x.mean(0)
+    x = x - x_mean
+    mean_square = x.square().mean(0)
+    if not bool(mean_square.sum() > 0):
+        mean_square = torch.ones_like(mean_square)
+    return ClassProblem(x, hits.to(EXACT), x_mean, mean_square)
+
+
+def start(problem: ClassProblem, hyper: Hyper, chains: ClassChains, generator: torch.Generator) -> ClassChains:
+    """Start from some sweeps under a Gaussian prior, then sweeps of the scales.
+
+    Args:
+        problem: The data.
+        hyper: The prior.
+        chains: Chains with scales from the prior, all else zero.
+        generator: Source of randomness.
+
+    Returns:
+        The chains before their first sweep.
+    """
+    scales = chains.linear.scales
+    plain = hyper._replace(prior=Gaussian())
+    linear = linear_sweep.first_chains(plain, *chains.linear.weights.shape, generator)
+    linear = linear._replace(log_g=-log_total(problem, plain, linear.scales) / 2)
+    chains = chains._replace(linear=linear)
+    for _ in range(GAUSSIAN_SWEEPS):
+        chains = sweep(problem, plain, chains, generator, 0.5)
+    linear = chains.linear
+    log_tau = linear.log_g + log_total(problem, plain, linear.scales) / 2
+    for _ in range(linear_sweep.START_SWEEPS):
+        scales = hyper.prior.gibbs(linear.weights * torch.exp(-linear.log_g).unsqueeze(-1), scales, generator)
+    log_g = log_tau - log_total(problem, hyper, scales) / 2
+    return chains._replace(linear=linear._replace(scales=scales, log_g=log_g))
+
+
+def sweep(
+    problem: ClassProblem, hyper: Hyper, chains: ClassChains, generator: torch.Generator, learning_rate: float = 0.0
+) -> ClassChains:
+    """Take one sweep.
+
+    Args:
+        problem: The data.
+        hyper: The prior.
+        chains: The chains before the sweep.
+        generator: Source of randomness.
+        learning_rate: Speed at which the step size of the Metropolis step is learnt; 0 after the burn-in.
+
+    Returns:
+        The chains after the sweep.
+    """
+    logits = problem.hits.shape[1]
+    linear = chains.linear
+    half_total = log_total(problem, hyper, linear.scales) / 2
+    variance = hyper.prior.variance(linear.scales)
+    shares = _by_chain(torch.exp(variance.log() - 2 * half_total.unsqueeze(-1)), logits)
+    log_tau, log_step = (_by_chain(values, logits) for values in (linear.log_g + half_total, linear.log_step))
+    weights, intercept = _by_chain(linear.weights, logits), _by_chain(chains.intercept, logits)
+    fitted = weights @ problem.x.T
+    log_prior = partial(linear_sweep.log_density, hyper)
+    for part in parts_of(problem.x, len(weights)):
+        hits = problem.hits[part] if len(problem.hits) > 1 else problem.hits
+        given = problem._replace(hits=hits)
+        for k in range(logits):
+            at = Row(fitted[part], intercept[part], shares[part, k], log_tau[part, k], log_step[part, k])
+            row = draw_class(given, hyper, at, k, generator, learning_rate)
+            weights[part, k], intercept[part, k], log_tau[part, k], log_step[part, k] = row
+            fitted[part, k] = weights[part, k] @ problem.x.T
+        log_c = rescale_each(hits, fitted[part], intercept[part], log_tau[part], log_prior, generator)
+        log_c = log_c + rescale_all(
+            hits, log_c.exp().unsqueeze(-1) * fitted[part], intercept[part], log_tau[part] + log_c, log_prior, generator
+        )
+        log_tau[part] += log_c
+        weights[part] *= log_c.exp().unsqueeze(-1)
+    log_g = log_tau - _by_chain(half_total, logits)
+    if logits > 1:
+        log_variance = 2 * log_g.unsqueeze(-1) + _by_chain(variance.log(), logits)
+        weights, intercept = shift_all(weights, log_variance, intercept, hyper.intercept_scale, generator)
+    linear = linear._replace(
+        weights=weights.flatten(0, 1), log_g=log_g.flatten(), log_step=log_step.flatten()
+    )
+    linear = linear._replace(scales=draw_scales(problem, hyper, linear, generator))
+    return ClassChains(linear, intercept.flatten())
+
+
+class Row(NamedTuple):
+    """What a draw of one class starts from, for each chain.
+
+    Attributes:
+        fitted: x_i' w_k of all classes, (chains, logits, n).
+        intercept: b of all classes, (chains, logits).
+        shares: q of the class, (chains, p).
+        log_tau: log tau of the class in its unit, (chains,).
+        log_step: Logarithm of the Metropolis step of the class, (chains,).
+    """
+
+    fitted: Tensor
+    intercept: Tensor
+    shares: Tensor
+    log_tau: Tensor
+    log_step: Tensor
+
+
+def draw_class(
+    problem: ClassProblem, hyper: Hyper, at: Row, k: int, generator: torch.Generator, learning_rate: float = 0.0
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Draw omega, log tau, the weights and the intercept of one class given the other classes.
+
+    Args:
+        problem: The data.
+        hyper: The prior.
+        at: Where the chains stand.
+        k: The class.
+        generator: Source of randomness.
+        learning_rate: Speed at which the step size of the Metropolis step is learnt.
+
+    Returns:
+        Weights (chains, p), intercept, log tau and log step (chains,).
+    """
+    outputs = at.fitted + at.intercept.unsqueeze(-1)
+    others = log_others(outputs, k)
+    omega = sample_polya_gamma(outputs[:, k] - others, generator)
+    pull = problem.hits[:, k] - 0.5
+    rows = WeightedRows(omega, hyper.intercept_scale)
+    targets = rows.forth(others + pull / omega)
+
+    def log_target(quadratic: Tensor, half_log_det: Tensor, log_tau: Tensor) -> Tensor:
+        return -half_log_det - quadratic / 2 + linear_sweep.log_density(hyper, log_tau)
+
+    data = (problem.x, targets, at.shares)
+    moved = move_scale(data, at.log_tau, at.log_step, log_target, generator, learning_rate, rows=rows)
+    weights = moved.draw(torch.ones_like(at.log_tau))
+    intercept = torch.zeros_like(at.log_tau)
+    if hyper.intercept_scale > 0:
+        precision = hyper.intercept_scale**-2 + omega.sum(-1)
+        center = (pull + omega * (others - weights @ problem.x.T)).sum(-1) / precision
+        intercept = center + torch.empty_like(center).normal_(generator=generator) / precision.sqrt()
+    return weights, intercept, moved.log_tau, moved.log_step
+
+
+def _by_chain(values: Tensor, logits: int) -> Tensor:
+    """Split the first dimension into chains and logits; the result may be changed in place."""
+    return values.clone().unflatten(0, (-1, logits))
