@@ -419,6 +419,7 @@ REFUSED = {
     "a hidden layer": (nn.Sequential(nn.Linear(5, 3), nn.Tanh(), nn.Linear(3, 1)), {}, "one Linear layer"),
     "a known noise": (nn.Linear(5, 1), {"likelihood": rn.likelihoods.Gaussian(noise=0.1)}, "has a known one"),
     "another likelihood": (nn.Linear(5, 2), {"likelihood": rn.likelihoods.Heteroscedastic()}, "not Heteroscedastic"),
+    "counts": (nn.Linear(5, 1), {"likelihood": rn.likelihoods.Poisson()}, "Bernoulli or Categorical likelihood, not P"),
     "weights without a prior": (nn.Linear(5, 1), {"prior": {"bias": Gaussian()}}, "a prior on 'weight'"),
     "a frozen bias": (nn.Linear(5, 1), {"frozen": ["bias"]}, "'bias' is frozen"),
 }

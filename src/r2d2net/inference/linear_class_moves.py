@@ -2,15 +2,15 @@
 
     f_ik = b_k + g_k x_i' u_k,      u_k = w_k / g_k
 
-Where rows are few, w_k and g_k hold each other fast: given w_k the scale g_k is known to a factor of 1 +- 1 / sqrt(2 p).
+Where rows are few, w_k and g_k hold each other fast: given w_k the scale g_k is known to a factor 1 +- 1 / sqrt(2 p).
 With u_k held in place of w_k the prior of u_k does not depend on g_k, and the density of log g_k is
 
     log p(log g_k | s_k) + sum_i log P(y_i | f_i)                       (no Jacobian: it is written in u_k and log g_k)
 
 `rescale_each` draws log c_k in g_k -> c_k g_k, w_k -> c_k w_k for one class after the other, `rescale_all` a common c
-for all. The values compared are h (m - j), m = 0, ..., 16, with the current one at a place j drawn uniformly, and a spacing
-h that is log-uniform on (0.02, 0.5): from each of these points the same set is as likely, so choosing one of them by
-its density is reversible and exact.
+for all. The values compared are h (m - j), m = 0, ..., 16, with the current one at a place j drawn uniformly, and a
+spacing h that is log-uniform on (0.02, 0.5): from each of these points the same set is as likely, so choosing one of
+them by its density is reversible and exact.
 
 The likelihood does not change if all classes take the same t_j more: `shift_all` draws
 

@@ -1,6 +1,6 @@
 """One sweep of Gibbs sampling for linear classes, by Polya-Gamma variables, under a scale mixture and a prior on R2.
 
-    f_ik = b_k + x_i' w_k,     P(y_i = k) = e^(f_ik) / sum_l e^(f_il),     w_kj ~ N(0, g_k^2 v_kj(s_k)),   b_k ~ N(0, s^2)
+    f_ik = b_k + x_i' w_k,    P(y_i = k) = e^(f_ik) / sum_l e^(f_il),    w_kj ~ N(0, g_k^2 v_kj(s_k)),   b_k ~ N(0, s^2)
     tau_k^2 = g_k^2 sum_j v_kj mean(x_j^2),      R2_k = tau_k^2 / (tau_k^2 + pi^2 / 3) ~ Beta(a, b)
 
 Two classes have one logit, f_i = log odds of the second. pi^2 / 3 is the variance of the logistic noise of the latent
@@ -102,7 +102,8 @@ def start(problem: ClassProblem, hyper: Hyper, chains: ClassChains, generator: t
     """
     scales = chains.linear.scales
     plain = hyper._replace(prior=Gaussian())
-    linear = linear_sweep.first_chains(plain, *chains.linear.weights.shape, generator)
+    rows, inputs = chains.linear.weights.shape
+    linear = linear_sweep.first_chains(plain, rows, inputs, generator)
     linear = linear._replace(log_g=-log_total(problem, plain, linear.scales) / 2)
     chains = chains._replace(linear=linear)
     for _ in range(GAUSSIAN_SWEEPS):
@@ -157,9 +158,7 @@ def sweep(
     if logits > 1:
         log_variance = 2 * log_g.unsqueeze(-1) + _by_chain(variance.log(), logits)
         weights, intercept = shift_all(weights, log_variance, intercept, hyper.intercept_scale, generator)
-    linear = linear._replace(
-        weights=weights.flatten(0, 1), log_g=log_g.flatten(), log_step=log_step.flatten()
-    )
+    linear = linear._replace(weights=weights.flatten(0, 1), log_g=log_g.flatten(), log_step=log_step.flatten())
     linear = linear._replace(scales=draw_scales(problem, hyper, linear, generator))
     return ClassChains(linear, intercept.flatten())
 

@@ -1,12 +1,13 @@
-"""Exact Gibbs sampling of one linear layer under a Gaussian likelihood, with a beta prior on R2.
+"""Exact Gibbs sampling of one linear layer for regression or classes, with a beta prior on R2.
 
     y = b + X w + e,      e_i ~ N(0, sigma^2),      w_j ~ N(0, sigma^2 g^2 v_j),      v the variances of w's prior
     R2 = tau^2 / (1 + tau^2) ~ Beta(mean precision, (1 - mean) precision),      tau^2 = g^2 sum_j v_j mean(x_j^2)
 
 The scale g, the noise and all weights are drawn as one block given the scales of the prior, then the scales given these
 (`linear_sweep`, on the algebra of `linear_problem`); the intercept b is integrated out under a flat prior, and drawn
-for each kept draw: b | w, sigma^2 ~ N(mean(y) - mean(x)' w, sigma^2 / n). Nothing is approximated: what is left is the
-Monte Carlo error, which R-hat measures as the chains run (`split_r_hat`).
+for each kept draw: b | w, sigma^2 ~ N(mean(y) - mean(x)' w, sigma^2 / n). Classes are the same with logistic noise,
+made normal by Polya-Gamma variables (`linear_classes`). Nothing is approximated: what is left is the Monte Carlo
+error, which R-hat measures as the chains run (`split_r_hat`).
 """
 
 from __future__ import annotations
@@ -23,10 +24,11 @@ from r2d2net.errors import Argument, DataError, ParameterError, Shown, Value, re
 from r2d2net.inference.base import Batch, Draws, Info, Method, Trainer, make_plain
 from r2d2net.inference.collection import Collection, CollectionState, Kept, first, keep, no_draws, room_for
 from r2d2net.inference.descent import require_positive, require_share
-from r2d2net.inference.linear_problem import EXACT, LinearProblem, linear_problem
-from r2d2net.inference.linear_sweep import Chains, Hyper, first_chains, start, sweep
+from r2d2net.inference.linear_classes import ClassChains
+from r2d2net.inference.linear_problem import EXACT
+from r2d2net.inference.linear_sweep import Hyper
+from r2d2net.inference.linear_targets import targets_of
 from r2d2net.inference.split_r_hat import split_r_hat
-from r2d2net.likelihoods import Gaussian
 from r2d2net.likelihoods.base import Noise, Unit
 from r2d2net.model import BayesianModel, Slot, Tensors
 from r2d2net.priors import ScaleMixturePrior
@@ -43,11 +45,12 @@ MONITORED_ROWS = 64  # rows whose fitted values R-hat compares
 class LinearGibbs(Method):
     """Exact Gibbs sampling of one linear layer; the ``epochs`` of `fit` are the most sweeps that it takes.
 
-    For a network of one Linear layer, any prior on its weights, and a Gaussian likelihood whose noise is learnt. A run
-    ends before its budget once R-hat of fitted values and noise is at most 1.01; the history has ``r_hat``. A few
-    thousand ``epochs`` are a good budget. Each output has its own scales and noise. The prior of the weights says how
-    the variance is shared; how much there is of it is given by the prior on R2, in units of the noise. The bias has a
-    flat prior, whatever prior the model gives it.
+    For a network of one Linear layer, any prior on its weights, and a Gaussian likelihood whose noise is learnt, or a
+    Categorical or Bernoulli one. A run ends before its budget once R-hat of fitted values and noise is at most 1.01;
+    the history has ``r_hat``. A few thousand ``epochs`` are a good budget. Each output has its own scales and noise;
+    two classes have those of their log odds. The prior of the weights says how the variance is shared; how much there
+    is of it is given by the prior on R2, in units of the noise, which for classes is logistic. The bias has a flat
+    prior, or for classes a wide normal one at the mean input, whatever prior the model gives it.
 
     Args:
         chains: Chains, advanced side by side in one run.
@@ -55,6 +58,8 @@ class LinearGibbs(Method):
         precision_r2: Precision of R2 ~ Beta(mean precision, (1 - mean) precision); 2 with mean 1/2 is uniform.
         noise_shape: Shape of the noise variance's prior IG(shape, rate), in units of the target as the network sees it.
         noise_rate: Rate of it.
+        intercept_scale: Standard deviation of the classes' intercepts at the mean input; a flat prior would have no
+            posterior where one class has all rows.
         burn_in: Share of the budget that is not kept.
         thin: Keep every so many-th sweep after them.
         memory: Most bytes that all draws may take; where they would take more, they are thinned further.
@@ -69,6 +74,7 @@ class LinearGibbs(Method):
     precision_r2: float = 2.0
     noise_shape: float = 1e-3
     noise_rate: float = 1e-3
+    intercept_scale: float = 5.0
     burn_in: float = 0.25
     thin: int = 1
     memory: int = 1 << 30
@@ -77,7 +83,7 @@ class LinearGibbs(Method):
         make_plain(self)
         require_share("mean_r2", self.mean_r2, "use a number between 0 and 1", ends=False)
         require_share("burn_in", self.burn_in, "use a number between 0 and 1", ends=False)
-        for name in ("precision_r2", "noise_shape", "noise_rate"):
+        for name in ("precision_r2", "noise_shape", "noise_rate", "intercept_scale"):
             require_positive(name, getattr(self, name))
         for name in ("chains", "thin", "memory"):
             require_whole(name, getattr(self, name))
@@ -94,17 +100,15 @@ class LinearGibbsState(NamedTuple):
 
     Attributes:
         step: Number of sweeps, an int64 scalar on the CPU.
-        chains: The chains, in float64; those of the first chain's outputs come first.
-        intercept: b of each chain, (chains * outputs,).
-        noise: sigma^2 as the history shows it, (chains, outputs).
+        chains: The chains, in float64; rows of weights of the first chain come first.
+        noise: sigma^2 as the history shows it, (chains, outputs); none for classes.
         r_hat: Largest R-hat at the last look; 0 before the first.
         buffers: The network's buffers.
         kept: Stored draws, (draws, chains, ...).
     """
 
     step: Tensor
-    chains: Chains
-    intercept: Tensor
+    chains: ClassChains
     noise: Noise
     r_hat: Tensor
     buffers: Tensors
@@ -116,8 +120,15 @@ class LinearChains(Trainer[LinearGibbsState]):
 
     def __init__(self, settings: LinearGibbs, model: BayesianModel[Any], *, n: int, steps: int) -> None:
         self.weight, self.bias = _require_linear(model)
-        _require_learnt_noise(model)
-        if self.bias is not None and n < 2:
+        assert self.weight.prior is not None
+        precision, mean = settings.precision_r2, settings.mean_r2
+        shapes = (mean * precision, (1 - mean) * precision)
+        hyper = Hyper(self.weight.prior, *shapes, settings.noise_shape, settings.noise_rate)
+        has_bias = self.bias is not None
+        self.targets = targets_of(
+            model, hyper, self.weight.shape[0], intercept=has_bias, intercept_scale=settings.intercept_scale
+        )
+        if n < self.targets.least_rows:
             raise DataError(("the data have ", Value(n), " row"), fix="LinearGibbs needs two or more beside a bias")
         self.burn_in = round(settings.burn_in * steps)
         self.planned = (steps - self.burn_in) // settings.thin
@@ -132,24 +143,17 @@ class LinearChains(Trainer[LinearGibbsState]):
                 fix=("use more ", Argument("epochs"), ", or less of these"),
             )
         self.settings, self.model, self.steps = settings, model, steps
-        assert self.weight.prior is not None
-        precision, mean = settings.precision_r2, settings.mean_r2
-        shapes = (mean * precision, (1 - mean) * precision)
-        self.hyper = Hyper(self.weight.prior, *shapes, settings.noise_shape, settings.noise_rate)
-        self._rows: tuple[Tensor, LinearProblem, Tensor] | None = None  # sorted targets, problem, monitored rows
+        self._rows: tuple[Tensor, Any, Tensor] | None = None  # sorted targets, problem, monitored rows
 
     def init(self, y: Tensor, generator: torch.Generator, unit: Unit | None = None) -> LinearGibbsState:
-        outputs, inputs = self.weight.shape
-        number = self.settings.chains * outputs
-        chains = first_chains(self.hyper, number, inputs, generator)
+        chains = self.targets.first(self.settings.chains, self.weight.shape[1], generator)
         state = LinearGibbsState(
             step=torch.zeros((), dtype=torch.int64),
             chains=chains,
-            intercept=torch.zeros_like(chains.variance),
-            noise={"variance": chains.variance.reshape(-1, outputs)},
+            noise=self.targets.noise(chains),
             r_hat=torch.zeros((), dtype=EXACT),
             buffers=self.model.buffers(),
-            kept=Kept(*(torch.zeros((), dtype=torch.int64),) * 2, self._networks_of(chains, chains.variance, {})),
+            kept=Kept(*(torch.zeros((), dtype=torch.int64),) * 2, self._networks_of(chains, {})),
         )
         networks = self._networks(state)
         room = room_for(self.planned, networks, self.settings.memory)
@@ -160,15 +164,10 @@ class LinearChains(Trainer[LinearGibbsState]):
         problem, monitored = self._problem(x, y)
         chains, done = state.chains, int(state.step)
         if done == 0:
-            chains = start(problem, self.hyper, chains, generator)
+            chains = self.targets.start(problem, chains, generator)
         learning_rate = 1 / math.sqrt(done + 1) if done < self.burn_in else 0.0
-        chains = sweep(problem, self.hyper, chains, generator, learning_rate)
-        state = state._replace(
-            step=state.step + 1,
-            chains=chains,
-            intercept=self._draw_intercept(problem, chains, generator),
-            noise={"variance": chains.variance.reshape(-1, y.shape[1])},
-        )
+        chains = self.targets.sweep(problem, chains, generator, learning_rate)
+        state = state._replace(step=state.step + 1, chains=chains, noise=self.targets.noise(chains))
         networks, after = self._networks(state), done + 1 - self.burn_in
         if after > 0:
             state = state._replace(kept=keep(state.kept, networks, after))
@@ -213,7 +212,7 @@ class LinearChains(Trainer[LinearGibbsState]):
 
     # --- the data
 
-    def _problem(self, x: Any, y: Tensor) -> tuple[LinearProblem, Tensor]:
+    def _problem(self, x: Any, y: Tensor) -> tuple[Any, Tensor]:
         """Return the data in an order that does not depend on that of the batch, and the rows that R-hat compares.
 
         Batches come in a new order every time; sums over their rows, and so a resumed run, would differ in last bits.
@@ -221,25 +220,17 @@ class LinearChains(Trainer[LinearGibbsState]):
         targets = y.sort(0).values
         if self._rows is None or not torch.equal(self._rows[0], targets):
             x = _design(x, self.weight.shape[1])
-            if y.shape[1] != self.weight.shape[0]:
+            if y.dim() == 2 and y.shape[1] != self.weight.shape[0]:
                 fix = f"give it {y.shape[1]} outputs"
                 raise ParameterError(f"has {self.weight.shape[0]} outputs", argument="net", fix=fix)
-            table = torch.cat([x.to(EXACT), y.to(EXACT)], 1)
+            table = torch.cat([x.to(EXACT), y.reshape(len(x), -1).to(EXACT)], 1)
             drawn = torch.Generator().manual_seed(0)
             direction = torch.randn(table.shape[1], generator=drawn, dtype=EXACT).to(table.device)
             order = (table * direction).sum(1).argsort()
-            problem = linear_problem(x[order], y[order], intercept=self.bias is not None)
+            problem = self.targets.problem(x[order], y[order])
             rows = torch.randperm(len(y), generator=drawn)[:MONITORED_ROWS].to(table.device)
             self._rows = targets, problem, problem.x[rows]
         return self._rows[1:]
-
-    def _draw_intercept(self, problem: LinearProblem, chains: Chains, generator: torch.Generator) -> Tensor:
-        outputs = problem.y.shape[1]
-        if self.bias is None:
-            return torch.zeros_like(chains.variance)
-        center = problem.y_mean.repeat(len(chains.variance) // outputs) - chains.weights @ problem.x_mean
-        noise = torch.empty_like(center).normal_(generator=generator)
-        return center + (chains.variance / len(problem.y)).sqrt() * noise
 
     # --- convergence
 
@@ -257,26 +248,24 @@ class LinearChains(Trainer[LinearGibbsState]):
         if draws.weights.shape[1] < LEAST_DRAWS:
             return state.r_hat
         weights = self.weight.of(draws.weights).to(EXACT)
-        fitted = (weights @ rows.T).flatten(2)
-        compared = torch.cat([fitted, draws.noise["variance"].to(EXACT).log()], -1)
-        return split_r_hat(compared).max().cpu()
+        return split_r_hat(self.targets.monitored(weights @ rows.T, draws.noise)).max().cpu()
 
     # --- networks
 
     def _networks(self, state: LinearGibbsState) -> Draws:
-        return self._networks_of(state.chains, state.intercept, state.buffers)
+        return self._networks_of(state.chains, state.buffers)
 
-    def _networks_of(self, chains: Chains, intercept: Tensor, buffers: Tensors) -> Draws:
+    def _networks_of(self, chains: ClassChains, buffers: Tensors) -> Draws:
         """Return the network of each chain in the model's dtype, tensors of shape (1, chains, ...)."""
         model, number, outputs = self.model, self.settings.chains, self.weight.shape[0]
-        weights, fixed = (chains.weights.new_zeros(number, size) for size in (model.size, model.fixed_size))
-        weights[:, self.weight.start : self.weight.stop] = chains.weights.reshape(number, -1)
+        weights, fixed = (chains.intercept.new_zeros(number, size) for size in (model.size, model.fixed_size))
+        weights[:, self.weight.start : self.weight.stop] = self.targets.layer(chains.linear.weights).reshape(number, -1)
         if self.bias is not None:
             place = fixed if self.bias.prior is None else weights
-            place[:, self.bias.start : self.bias.stop] = intercept.reshape(number, outputs)
-        variance = chains.variance.reshape(1, number, outputs).to(model.dtype)
+            place[:, self.bias.start : self.bias.stop] = self.targets.layer(chains.intercept).reshape(number, outputs)
+        noise = {name: tensor[None].to(model.dtype) for name, tensor in self.targets.noise(chains).items()}
         shared = {name: tensor.expand(1, number, *tensor.shape) for name, tensor in buffers.items()}
-        return Draws(weights[None].to(model.dtype), fixed[None].to(model.dtype), shared, {"variance": variance})
+        return Draws(weights[None].to(model.dtype), fixed[None].to(model.dtype), shared, noise)
 
 
 def _chain(tensors: Any, index: int) -> Any:
@@ -314,14 +303,3 @@ def _require_linear(model: BayesianModel[Any]) -> tuple[Slot, Slot | None]:
         raise ParameterError(f"needs the reversed sweep of the prior {type(prior).__name__}", fix=fix, **shown)
     bias = next((slot for slot in (*model.bayesian, *model.fixed) if len(slot.shape) == 1), None)
     return model.bayesian[0], bias
-
-
-def _require_learnt_noise(model: BayesianModel[Any]) -> None:
-    shown: dict[str, Any] = {"argument": "algorithm", "value": Shown("LinearGibbs")}
-    likelihood = model.likelihood
-    if type(likelihood) is not Gaussian:
-        fix = "use another algorithm, such as SVGI"
-        raise ParameterError(f"needs a Gaussian likelihood, not {type(likelihood).__name__}", fix=fix, **shown)
-    if not likelihood.learns_noise:
-        fix = "give likelihood=Gaussian(), or use HMC"
-        raise ParameterError("learns the noise, and the likelihood has a known one", fix=fix, **shown)
