@@ -8,23 +8,26 @@ the draws stay evenly spaced over the whole chain however long it is. In the end
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Generic, NamedTuple
 
 import torch
 from torch import Tensor
+from typing_extensions import TypeVar
 
 from r2d2net.errors import Argument, CheckpointError, ParameterError, Shown, Value
 from r2d2net.inference.base import Draws, DrawSource, flatten, part
 from r2d2net.likelihoods.base import Noise
 from r2d2net.model import BayesianModel, Tensors
 
+DrawsT = TypeVar("DrawsT", default=Draws)  # a NamedTuple
 
-class Kept(NamedTuple):
+
+class Kept(NamedTuple, Generic[DrawsT]):
     """Stored draws in the order of the run; the first ``number`` places of the capacity are filled."""
 
     number: Tensor  # int64 scalar on the CPU
     every: Tensor  # steps between two of them, int64 scalar on the CPU
-    draws: Draws  # (capacity, ...)
+    draws: DrawsT  # (capacity, ...)
 
 
 class CollectionState(NamedTuple):
@@ -68,13 +71,13 @@ def no_draws(capacity: int, network: Draws, every: int) -> Kept:
     return Kept(torch.zeros((), dtype=torch.int64), torch.tensor(every), draws)
 
 
-def keep(kept: Kept, network: Draws, step: int) -> Kept:
+def keep(kept: Kept[DrawsT], network: DrawsT, step: int) -> Kept[DrawsT]:
     """Store ``network``, a single draw, if this step after the burn-in (1, 2, ...) is due; draws change in place."""
     count, every = int(kept.number), int(kept.every)
     if step % every:
         return kept
-    capacity = len(kept.draws.weights)
     stored, new = flatten(kept.draws), flatten(network)
+    capacity = len(next(iter(stored.values())))
     if count == capacity and capacity > 1:
         for tensor in stored.values():
             tensor[: capacity // 2] = tensor[1::2].clone()
@@ -177,7 +180,7 @@ class Collection(DrawSource[CollectionState]):
         Raises:
             CheckpointError: If the tensors are of another model.
         """
-        return cls(model, _state_from(model, saved), **traits)
+        return cls(model, state_from(model, saved), **traits)
 
     def draws(self, n: int, generator: torch.Generator | None = None, at_once: int | None = None) -> Iterator[Draws]:
         """Take draws evenly spaced over those stored, from a random offset; each exactly once if n is their number.
@@ -205,7 +208,8 @@ class Collection(DrawSource[CollectionState]):
         return self.state.weights.shape[0] * self.state.weights.shape[1]
 
 
-def _state_from(model: BayesianModel[Any], saved: Tensors) -> CollectionState:
+def state_from(model: BayesianModel[Any], saved: Tensors) -> CollectionState:
+    """Rebuild the state of stored draws from the tensors of a file; a CheckpointError if they are of another model."""
     try:
         step, weights, fixed, divergences = (saved[k] for k in ("step", "weights", "fixed", "divergences"))
     except KeyError as error:

@@ -22,12 +22,16 @@ from torch import Tensor
 
 from r2d2net.errors import Argument, DataError, ParameterError, Shown, Value, require_whole
 from r2d2net.inference.base import Batch, Draws, Info, Method, Trainer, make_plain
-from r2d2net.inference.collection import Collection, CollectionState, Kept, first, keep, no_draws, room_for
+from r2d2net.inference.collection import Kept, first, keep, no_draws, room_for
 from r2d2net.inference.descent import require_positive, require_share
 from r2d2net.inference.linear_classes import ClassChains
+from r2d2net.inference.linear_collection import LinearCollection, LinearState
+from r2d2net.inference.linear_loo import Moments
 from r2d2net.inference.linear_problem import EXACT
+from r2d2net.inference.linear_spread import choose_spread
 from r2d2net.inference.linear_sweep import Hyper
-from r2d2net.inference.linear_targets import targets_of
+from r2d2net.inference.linear_targets import Classes, targets_of
+from r2d2net.inference.row_keys import row_keys
 from r2d2net.inference.split_r_hat import split_r_hat
 from r2d2net.likelihoods.base import Noise, Unit
 from r2d2net.model import BayesianModel, Slot, Tensors
@@ -38,6 +42,8 @@ POOR = 1.1  # R-hat above which the posterior is not to be trusted
 LEAST_SWEEPS = 400  # after the burn-in, of all chains together, before R-hat is looked at
 LEAST_DRAWS = 8  # that a chain must have kept by then
 LOOK_GROWTH = 1.1  # each look comes after this many times the sweeps of the one before
+LOO_EVERY = 3  # kept draws of which the first gives leave-one-out moments
+LOO_MEMORY = 0.25  # share of the memory that they may take
 MONITORED_ROWS = 64  # rows whose fitted values R-hat compares
 
 
@@ -62,6 +68,9 @@ class LinearGibbs(Method):
             posterior where one class has all rows.
         burn_in: Share of the budget that is not kept.
         thin: Keep every so many-th sweep after them.
+        calibrate: For classes, choose by leave-one-out log loss how widely the draws spread around their mean
+            (`linear_spread`; ``posterior.source.spread`` has it); False for exact Bayes.
+        loo_draws: Most draws of a chain whose leave-one-out moments are stored for `diagnostics.loo`; 0 for none.
         memory: Most bytes that all draws may take; where they would take more, they are thinned further.
     """
 
@@ -77,6 +86,8 @@ class LinearGibbs(Method):
     intercept_scale: float = 5.0
     burn_in: float = 0.25
     thin: int = 1
+    calibrate: bool = True
+    loo_draws: int = 250
     memory: int = 1 << 30
 
     def __post_init__(self) -> None:
@@ -87,12 +98,13 @@ class LinearGibbs(Method):
             require_positive(name, getattr(self, name))
         for name in ("chains", "thin", "memory"):
             require_whole(name, getattr(self, name))
+        require_whole("loo_draws", self.loo_draws, least=0)
 
     def build(self, model: BayesianModel[Any], *, n: int, steps: int) -> LinearChains:
         return LinearChains(self, model, n=n, steps=steps)
 
-    def read(self, saved: Tensors, model: BayesianModel[Any], *, n: int, steps: int) -> Collection:
-        return Collection.restored(model, saved, draws_noise=True)
+    def read(self, saved: Tensors, model: BayesianModel[Any], *, n: int, steps: int) -> LinearCollection:
+        return LinearCollection.read(model, saved)
 
 
 class LinearGibbsState(NamedTuple):
@@ -105,6 +117,8 @@ class LinearGibbsState(NamedTuple):
         r_hat: Largest R-hat at the last look; 0 before the first.
         buffers: The network's buffers.
         kept: Stored draws, (draws, chains, ...).
+        loo: Stored leave-one-out moments, (draws, chains, outputs, n).
+        row_keys: Numbers by which rows are recognised, in the order of the moments, (n,); zeros before the first step.
     """
 
     step: Tensor
@@ -113,6 +127,8 @@ class LinearGibbsState(NamedTuple):
     r_hat: Tensor
     buffers: Tensors
     kept: Kept
+    loo: Kept[Moments]
+    row_keys: Tensor
 
 
 class LinearChains(Trainer[LinearGibbsState]):
@@ -142,8 +158,8 @@ class LinearChains(Trainer[LinearGibbsState]):
                 value=Shown("LinearGibbs"),
                 fix=("use more ", Argument("epochs"), ", or less of these"),
             )
-        self.settings, self.model, self.steps = settings, model, steps
-        self._rows: tuple[Tensor, Any, Tensor] | None = None  # sorted targets, problem, monitored rows
+        self.settings, self.model, self.steps, self.n = settings, model, steps, n
+        self._rows: tuple[Tensor, Any, Tensor, Tensor] | None = None  # sorted targets, problem, monitored rows, keys
 
     def init(self, y: Tensor, generator: torch.Generator, unit: Unit | None = None) -> LinearGibbsState:
         chains = self.targets.first(self.settings.chains, self.weight.shape[1], generator)
@@ -154,6 +170,8 @@ class LinearChains(Trainer[LinearGibbsState]):
             r_hat=torch.zeros((), dtype=EXACT),
             buffers=self.model.buffers(),
             kept=Kept(*(torch.zeros((), dtype=torch.int64),) * 2, self._networks_of(chains, {})),
+            loo=self._no_moments(),
+            row_keys=torch.zeros(self.n, dtype=EXACT, device=self.model.device),
         )
         networks = self._networks(state)
         room = room_for(self.planned, networks, self.settings.memory)
@@ -165,12 +183,17 @@ class LinearChains(Trainer[LinearGibbsState]):
         chains, done = state.chains, int(state.step)
         if done == 0:
             chains = self.targets.start(problem, chains, generator)
+            state = state._replace(row_keys=self._rows[3] if self._rows else state.row_keys)
         learning_rate = 1 / math.sqrt(done + 1) if done < self.burn_in else 0.0
         chains = self.targets.sweep(problem, chains, generator, learning_rate)
         state = state._replace(step=state.step + 1, chains=chains, noise=self.targets.noise(chains))
         networks, after = self._networks(state), done + 1 - self.burn_in
         if after > 0:
             state = state._replace(kept=keep(state.kept, networks, after))
+            if len(state.loo.draws.mean) and after % int(state.loo.every) == 0:
+                moments = self.targets.moments(problem, chains, generator)
+                moments = Moments(*(values[None].to(self.model.dtype) for values in moments))
+                state = state._replace(loo=keep(state.loo, moments, after))
         if self._looks(after):
             state = state._replace(r_hat=self._r_hat(state, monitored))
         chain = Draws(*(_chain(tensors, 0) for tensors in networks))
@@ -190,8 +213,16 @@ class LinearChains(Trainer[LinearGibbsState]):
         """Return R-hat of the last look for the history."""
         return {"r_hat": float(state.r_hat)} if float(state.r_hat) > 0 else {}
 
-    def source(self, state: LinearGibbsState) -> Collection:
-        """Return the stored draws; during the burn-in, the current network of each chain."""
+    def source(self, state: LinearGibbsState, spread: float = 1.0) -> LinearCollection:
+        """Return the stored draws; during the burn-in, the current network of each chain.
+
+        Args:
+            state: The state.
+            spread: Spread c of the draws around their mean.
+
+        Returns:
+            The draws.
+        """
         number = int(state.kept.number)
         draws = first(state.kept.draws, number) if number > 0 else self._networks(state)
 
@@ -200,15 +231,33 @@ class LinearChains(Trainer[LinearGibbsState]):
 
         buffers, noise = ({k: by_chain(v) for k, v in tensors.items()} for tensors in (draws.buffers, draws.noise))
         divergences = torch.zeros(self.settings.chains, dtype=torch.int64)
+        moments = Moments(*(by_chain(values[: int(state.loo.number)]) for values in state.loo.draws))
         stored = (state.step, by_chain(draws.weights), by_chain(draws.fixed), buffers, noise, divergences)
-        return Collection(self.model, CollectionState(*stored), draws_noise=True)
+        c = torch.tensor(spread, dtype=EXACT)
+        return LinearCollection(self.model, LinearState(*stored, c, moments, state.row_keys))
 
-    def finish(self, state: LinearGibbsState) -> Collection:
-        """Return the stored draws; warn if the chains disagree."""
+    def finish(self, state: LinearGibbsState) -> LinearCollection:
+        """Return the stored draws with their spread; warn if the chains disagree."""
         if float(state.r_hat) > POOR:
             advice = f"the chains disagree after {int(state.step)} sweeps (R-hat {float(state.r_hat):.3g})"
             warnings.warn(f"{advice}: use more epochs, such as {4 * self.steps}", stacklevel=2)
-        return self.source(state)
+        moments, spread = Moments(*(values[: int(state.loo.number)] for values in state.loo.draws)), 1.0
+        if self.settings.calibrate and isinstance(self.targets, Classes) and len(moments.mean):
+            spread = choose_spread(*(values.flatten(0, 2) for values in moments))
+        return self.source(state, spread)
+
+    def _no_moments(self) -> Kept[Moments]:
+        """Allocate memory for leave-one-out moments, as many as the memory cap allows."""
+        shape = (self.settings.chains, self.targets.left_out, self.n)
+        size = 2 * math.prod(shape) * torch.finfo(self.model.dtype).bits // 8
+        room = min(
+            self.settings.loo_draws, math.ceil(self.planned / LOO_EVERY), int(LOO_MEMORY * self.settings.memory / size)
+        )
+        room = 2 * (room // 2) if room > 1 else 0
+        empty = Moments(
+            *(torch.zeros(room, *shape, dtype=self.model.dtype, device=self.model.device) for _ in range(2))
+        )
+        return Kept(torch.zeros((), dtype=torch.int64), torch.tensor(LOO_EVERY * self.settings.thin), empty)
 
     # --- the data
 
@@ -223,14 +272,11 @@ class LinearChains(Trainer[LinearGibbsState]):
             if y.dim() == 2 and y.shape[1] != self.weight.shape[0]:
                 fix = f"give it {y.shape[1]} outputs"
                 raise ParameterError(f"has {self.weight.shape[0]} outputs", argument="net", fix=fix)
-            table = torch.cat([x.to(EXACT), y.reshape(len(x), -1).to(EXACT)], 1)
-            drawn = torch.Generator().manual_seed(0)
-            direction = torch.randn(table.shape[1], generator=drawn, dtype=EXACT).to(table.device)
-            order = (table * direction).sum(1).argsort()
+            keys, order = row_keys(x, y).sort()
             problem = self.targets.problem(x[order], y[order])
-            rows = torch.randperm(len(y), generator=drawn)[:MONITORED_ROWS].to(table.device)
-            self._rows = targets, problem, problem.x[rows]
-        return self._rows[1:]
+            rows = torch.randperm(len(y), generator=torch.Generator().manual_seed(0))[:MONITORED_ROWS].to(y.device)
+            self._rows = targets, problem, problem.x[rows], keys
+        return self._rows[1:3]
 
     # --- convergence
 

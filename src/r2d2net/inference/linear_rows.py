@@ -84,3 +84,37 @@ class WeightedRows:
         """
         total = (self.omega @ x).unsqueeze(-1)
         return (x.T * self.omega.unsqueeze(-2)) @ x - self.rank_one.unsqueeze(-1) * total @ total.mT
+
+    def weigh(self, x: Tensor) -> Tensor:
+        """Compute T' T X.
+
+        Args:
+            x: Inputs, (n, p).
+
+        Returns:
+            The products, (chains, n, p).
+        """
+        common = self.rank_one.unsqueeze(-1) * (self.omega @ x).unsqueeze(-2)
+        return self.omega.unsqueeze(-1) * (x - common)
+
+    def square_diagonal(self) -> Tensor:
+        """Compute the diagonal of T' T.
+
+        Returns:
+            The diagonals, (chains, n).
+        """
+        return self.omega * (1 - self.rank_one * self.omega)
+
+    def diagonal_within(self, matrices: Tensor) -> Tensor:
+        """Compute the diagonal of T' A T for symmetric matrices A.
+
+        Args:
+            matrices: One matrix of each chain, (chains, n, n).
+
+        Returns:
+            The diagonals, (chains, n).
+        """
+        product = (matrices @ self.roots.unsqueeze(-1)).squeeze(-1)
+        inner = (self.roots * product).sum(-1, keepdim=True)
+        change = self.ratio * self.roots * (self.ratio * inner * self.roots - 2 * product)
+        return self.omega * (matrices.diagonal(dim1=-2, dim2=-1) + change)

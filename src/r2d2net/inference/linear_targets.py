@@ -19,6 +19,7 @@ from torch import Tensor
 from r2d2net.errors import ParameterError, Shown
 from r2d2net.inference import linear_classes, linear_sweep
 from r2d2net.inference.linear_classes import ClassChains, ClassProblem, class_problem
+from r2d2net.inference.linear_loo import Moments, class_moments, regression_moments
 from r2d2net.inference.linear_problem import EXACT, LinearProblem, linear_problem
 from r2d2net.inference.linear_sweep import Hyper
 from r2d2net.likelihoods import Bernoulli, Categorical, Gaussian
@@ -38,12 +39,13 @@ class Targets(ABC):
 
     Attributes:
         rows: Number of rows of weights of a chain.
+        left_out: Number of quantities of a row that are left out together.
         least_rows: Number of training rows that are needed.
     """
 
     def __init__(self, hyper: Hyper, outputs: int, *, intercept: bool) -> None:
         self.hyper, self.outputs, self.intercept = hyper, outputs, intercept
-        self.rows = outputs
+        self.rows = self.left_out = outputs
         self.least_rows = 1
 
     def first(self, chains: int, inputs: int, generator: torch.Generator) -> ClassChains:
@@ -71,6 +73,10 @@ class Targets(ABC):
     @abstractmethod
     def sweep(self, problem: Any, chains: ClassChains, generator: torch.Generator, learning_rate: float) -> ClassChains:
         """Take one sweep; intercepts are those of inputs that are not centred."""
+
+    @abstractmethod
+    def moments(self, problem: Any, chains: ClassChains, generator: torch.Generator) -> Moments:
+        """Compute leave-one-out moments, (chains, outputs or 1, n)."""
 
     @abstractmethod
     def noise(self, chains: ClassChains) -> Noise:
@@ -123,6 +129,9 @@ class Regression(Targets):
         noise = torch.empty_like(center).normal_(generator=generator)
         return ClassChains(linear, center + (linear.variance / len(problem.y)).sqrt() * noise)
 
+    def moments(self, problem: LinearProblem, chains: ClassChains, generator: torch.Generator) -> Moments:
+        return Moments(*(self.layer(v) for v in regression_moments(problem, self.hyper, chains.linear)))
+
     def noise(self, chains: ClassChains) -> Noise:
         return {"variance": self.layer(chains.linear.variance)}
 
@@ -135,7 +144,7 @@ class Classes(Targets):
 
     def __init__(self, hyper: Hyper, outputs: int, *, intercept: bool) -> None:
         super().__init__(hyper, outputs, intercept=intercept)
-        self.rows = outputs if outputs > 2 else 1
+        self.rows, self.left_out = outputs if outputs > 2 else 1, 1
 
     def problem(self, x: Tensor, y: Tensor) -> ClassProblem:
         labels = y.reshape(-1).long()
@@ -152,6 +161,10 @@ class Classes(Targets):
         chains = chains._replace(intercept=chains.intercept + chains.linear.weights @ problem.x_mean)
         chains = linear_classes.sweep(problem, self.hyper, chains, generator, learning_rate)
         return chains._replace(intercept=chains.intercept - chains.linear.weights @ problem.x_mean)
+
+    def moments(self, problem: ClassProblem, chains: ClassChains, generator: torch.Generator) -> Moments:
+        centred = chains._replace(intercept=chains.intercept + chains.linear.weights @ problem.x_mean)
+        return Moments(*(v.unsqueeze(1) for v in class_moments(problem, self.hyper, centred, generator)))
 
     def noise(self, chains: ClassChains) -> Noise:
         return {}
