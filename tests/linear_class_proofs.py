@@ -1,6 +1,6 @@
 """Tools that prove or refute a sweep of `linear_classes`: exact draws of the joint law, Geweke's test, calibration.
 
-    s ~ prior,   R2_k ~ Beta(a, b),   w_kj ~ N(0, tau_k^2 q_kj),   b_k ~ N(0, s^2),   y_i ~ softmax(b + W x_i)
+    s ~ prior,   R2 ~ Beta(a, b),   w_kj ~ N(0, tau^2 q_kj),   b_k ~ N(0, s^2),   y_i ~ softmax(b + W x_i)
 
 Many independent chains run side by side, each with labels of its own: so no statistic needs an autocorrelation.
 """
@@ -34,9 +34,10 @@ def exact_draw(x, hyper, logits, count, generator):
     linear = linear_sweep.first_chains(hyper, rows, x.shape[1], generator)
     with torch.random.fork_rng():
         torch.manual_seed(int(torch.randint(1 << 30, (), generator=generator)))
-        share = torch.distributions.Beta(hyper.a, hyper.b).sample((rows,)).to(EXACT)
+        share = torch.distributions.Beta(hyper.a, hyper.b).sample((count,)).to(EXACT)
     log_tau = (share.log() - torch.log1p(-share)).clamp(-20, 20) / 2
-    log_g = log_tau - linear_sweep.log_total(problem, hyper, linear.scales) / 2
+    log_g = log_tau - linear_classes.class_log_total(problem, hyper, linear.scales) / 2
+    log_g = log_g.repeat_interleave(logits)
     deviation = log_g.exp().unsqueeze(-1) * hyper.prior.variance(linear.scales).sqrt()
     weights = deviation * torch.randn(deviation.shape, generator=generator, dtype=EXACT)
     intercept = hyper.intercept_scale * torch.randn(rows, generator=generator, dtype=EXACT)
@@ -66,9 +67,9 @@ def features(x, hyper, chains, logits):
     variance = hyper.prior.variance(linear.scales).log()
     outputs = logits_of(x, chains, logits)
     by_chain = lambda values: values.unflatten(0, (-1, logits))  # noqa: E731
-    log_tau = by_chain(linear.log_g + log_total / 2)
+    log_tau = by_chain(linear.log_g)[:, 0] + linear_classes.class_log_total(problem, hyper, linear.scales) / 2
     values = {
-        "log tau_1": log_tau[:, 0],
+        "log tau": log_tau,
         "b_1": by_chain(chains.intercept)[:, 0],
         "w_11": by_chain(linear.weights)[:, 0, 0],
         "log |w_1p|": by_chain(linear.weights)[:, 0, -1].abs().log(),
@@ -77,7 +78,7 @@ def features(x, hyper, chains, logits):
     }
     if logits > 1:
         values |= {
-            "log tau_K": log_tau[:, -1],
+            "log |w_K1|": by_chain(linear.weights)[:, -1, 0].abs().log(),
             "f_11 - f_K1": outputs[:, 0, 0] - outputs[:, -1, 0],
             "w_Kp": by_chain(linear.weights)[:, -1, -1],
         }
@@ -114,7 +115,7 @@ def class_geweke(x, hyper, logits, *, chains=4000, sweeps=5, seed=0, sweep=None)
 
 
 def class_ranks(x, hyper, logits, *, replications, draws=15, thin=8, burn_in=60, seed=0):
-    """Ranks of the truth among posterior draws: log tau_1, b_1, w_11, |w|^2, log likelihood, f_11."""
+    """Ranks of the truth among posterior draws: log tau, b_1, w_11, |w|^2, log likelihood, f_11."""
     generator = torch.Generator().manual_seed(seed)
     truth = exact_draw(x, hyper, logits, replications, generator)
     hits = labels_given(x, truth, logits, generator)
@@ -126,11 +127,17 @@ def class_ranks(x, hyper, logits, *, replications, draws=15, thin=8, burn_in=60,
             log_p = (hits * outputs - torch.nn.functional.softplus(outputs)).sum((1, 2))
         else:
             log_p = (hits * torch.log_softmax(outputs, 1)).sum((1, 2))
-        log_tau = chains.linear.log_g + linear_sweep.log_total(problem, hyper, chains.linear.scales) / 2
+        log_total = linear_classes.class_log_total(problem, hyper, chains.linear.scales)
         first = lambda values: values.unflatten(0, (-1, logits))[:, 0]  # noqa: E731
         weights = chains.linear.weights
         square = weights.square().sum(1).unflatten(0, (-1, logits)).sum(1)
-        parts = (first(log_tau), first(chains.intercept), first(weights)[:, 0], square, log_p)
+        parts = (
+            first(chains.linear.log_g) + log_total / 2,
+            first(chains.intercept),
+            first(weights)[:, 0],
+            square,
+            log_p,
+        )
         return torch.stack((*parts, outputs[:, 0, 0] - (logits > 1) * outputs[:, -1, 0]), 1)
 
     chains = exact_draw(x, hyper, logits, replications, generator)

@@ -151,8 +151,9 @@ def by_importance(x, labels, logits, prior, a, b, scale, count, seed=0):
     rng, generator = np.random.default_rng(seed), torch.Generator().manual_seed(seed)
     scales = prior.init_scales((count * logits, p), generator, groups=(count * logits, 1), dtype=DOUBLE)
     v = prior.variance(scales).numpy()
-    r2 = rng.beta(a, b, count * logits).clip(1e-12, 1 - 1e-12)
-    variance = v * (np.pi**2 / 3 * r2 / (1 - r2) / (v @ np.square(x).mean(0)))[:, None]
+    r2 = rng.beta(a, b, count).clip(1e-12, 1 - 1e-12)
+    total = (v @ np.square(x).mean(0)).reshape(count, logits).mean(1)
+    variance = v * np.repeat(np.pi**2 / 3 * r2 / (1 - r2) / total, logits)[:, None]
     w = np.sqrt(variance) * rng.standard_normal((count * logits, p))
     f = (w @ x.T + scale * rng.standard_normal((count * logits, 1))).reshape(count, logits, n)
     both = np.concatenate([np.zeros_like(f), f], 1) if logits == 1 else f
@@ -311,7 +312,9 @@ def test_margins_that_are_right_as_they_are_keep_bayes_rule():
 
 
 def test_the_mean_sigmoid_of_a_normal_margin():
-    mean, deviation = torch.meshgrid(*(torch.tensor(v, dtype=DOUBLE) for v in ([-9.0, 0.0, 2.0], [0.01, 1.0, 8.0])), indexing="ij")
+    mean, deviation = torch.meshgrid(
+        *(torch.tensor(v, dtype=DOUBLE) for v in ([-9.0, 0.0, 2.0], [0.01, 1.0, 8.0])), indexing="ij"
+    )
     fine = torch.linspace(-12, 12, 20_001, dtype=DOUBLE)
     values = torch.sigmoid(mean[..., None] + deviation[..., None] * fine) * torch.exp(-fine.square() / 2)
     expected = torch.trapezoid(values, fine) / np.sqrt(2 * np.pi)

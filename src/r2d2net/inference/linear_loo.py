@@ -22,7 +22,7 @@ from torch import Tensor
 
 from r2d2net.distributions.polya_gamma_sampler import sample_polya_gamma
 from r2d2net.inference.linear_class_moves import log_others
-from r2d2net.inference.linear_classes import ClassChains, ClassProblem
+from r2d2net.inference.linear_classes import ClassChains, ClassProblem, class_log_total
 from r2d2net.inference.linear_problem import Factors, LinearProblem
 from r2d2net.inference.linear_rows import WeightedRows
 from r2d2net.inference.linear_sweep import Chains, Hyper, log_total, parts_of
@@ -54,7 +54,9 @@ def regression_moments(problem: LinearProblem, hyper: Hyper, chains: Chains) -> 
         The moments, in units of the target.
     """
     outputs = torch.arange(len(chains.log_g), device=chains.log_g.device) % problem.y.shape[1]
-    tau, shares = _scale_and_shares(problem, hyper, chains)
+    total = log_total(problem, hyper, chains.scales)
+    shares = torch.exp(hyper.prior.variance(chains.scales).log() - total.unsqueeze(-1))
+    tau = torch.exp(chains.log_g + total / 2)
     n, parts = len(problem.y), []
     for k in parts_of(problem.x, len(tau)):
         y = problem.y.T[outputs[k]]
@@ -77,8 +79,12 @@ def class_moments(problem: ClassProblem, hyper: Hyper, chains: ClassChains, gene
         The moments.
     """
     logits = problem.hits.shape[1]
-    tau, shares = (v.unflatten(0, (-1, logits)) for v in _scale_and_shares(problem, hyper, chains.linear))
-    outputs = chains.linear.weights @ problem.x.T + chains.intercept.unsqueeze(-1)
+    linear = chains.linear
+    total = class_log_total(problem, hyper, linear.scales)
+    tau = torch.exp(linear.log_g.unflatten(0, (-1, logits)) + total.unsqueeze(-1) / 2)
+    log_variance = hyper.prior.variance(linear.scales).log().unflatten(0, (-1, logits))
+    shares = torch.exp(log_variance - total[:, None, None])
+    outputs = linear.weights @ problem.x.T + chains.intercept.unsqueeze(-1)
     outputs = outputs.unflatten(0, (-1, logits))
     mean, variance = torch.zeros_like(outputs[:, 0]), torch.zeros_like(outputs[:, 0])
     for k in range(logits):
@@ -96,12 +102,6 @@ def class_moments(problem: ClassProblem, hyper: Hyper, chains: ClassChains, gene
             mean[part] += own * sign * center
             variance[part] += own * spread
     return Moments(mean, variance)
-
-
-def _scale_and_shares(problem: LinearProblem | ClassProblem, hyper: Hyper, chains: Chains) -> tuple[Tensor, Tensor]:
-    total = log_total(problem, hyper, chains.scales)
-    shares = torch.exp(hyper.prior.variance(chains.scales).log() - total.unsqueeze(-1))
-    return torch.exp(chains.log_g + total / 2), shares
 
 
 def _precision(given: Factors, tau: Tensor) -> tuple[Tensor, Tensor]:

@@ -244,16 +244,44 @@ def draw_scales(problem: HasMeanSquare, hyper: Hyper, chains: Chains, generator:
     Returns:
         The new scales.
     """
-    prior, scales, log_g = hyper.prior, chains.scales, chains.log_g
-    if not prior.has_scales:
+    scales, log_g = chains.scales, chains.log_g
+    if not hyper.prior.has_scales:
         return scales
-    backwards = bool(torch.empty((), device=log_g.device).uniform_(generator=generator) < 0.5)
-    propose = prior.gibbs_reversed if backwards else prior.gibbs
-    proposal = propose(_standardized(chains.weights, chains.variance, log_g), scales, generator)
+    proposal = propose_scales(hyper, chains, generator)
     log_p, new_log_p = (
         log_density(hyper, log_g + log_total(problem, hyper, values) / 2) for values in (scales, proposal)
     )
     takes = torch.empty_like(log_g).uniform_(generator=generator).log() < new_log_p - log_p
+    return choose_scales(takes, proposal, scales)
+
+
+def propose_scales(hyper: Hyper, chains: Chains, generator: torch.Generator) -> Any:
+    """Take the prior's sweep of the scales in a drawn direction.
+
+    Args:
+        hyper: The prior.
+        chains: The chains.
+        generator: Source of randomness.
+
+    Returns:
+        The scales after it.
+    """
+    backwards = bool(torch.empty((), device=chains.log_g.device).uniform_(generator=generator) < 0.5)
+    propose = hyper.prior.gibbs_reversed if backwards else hyper.prior.gibbs
+    return propose(_standardized(chains.weights, chains.variance, chains.log_g), chains.scales, generator)
+
+
+def choose_scales(takes: Tensor, proposal: Any, scales: Any) -> Any:
+    """Select the proposed scales where they are taken.
+
+    Args:
+        takes: Whether each row of weights takes its proposal.
+        proposal: The proposed scales.
+        scales: The scales as they are.
+
+    Returns:
+        The scales after Metropolis' rule.
+    """
     return type(scales)(
         *(torch.where(takes.unsqueeze(-1), new, old) for new, old in zip(proposal, scales, strict=True))
     )
