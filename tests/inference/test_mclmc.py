@@ -150,10 +150,5 @@ def test_ranks_are_uniform(adjusted, replications):
 
 def test_stale_scales_are_seen(monkeypatch):
     """Chains whose prior precision is not renewed after the start have another law."""
-    sweep = module.MicrocanonicalChains._sweep
-    monkeypatch.setattr(
-        module.MicrocanonicalChains,
-        "_sweep",
-        lambda self, state, generator: state if int(state.step) > self.start_epochs else sweep(self, state, generator),
-    )
-    assert least_p_value(ranks(200)) < 1e-6
+    monkeypatch.setattr(module.MicrocanonicalChains, "_draw_given_weights", lambda self, state, *rest, **how: state)
+    assert least_p_value(ranks(200)) < 1e-4

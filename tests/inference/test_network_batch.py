@@ -47,6 +47,12 @@ NETWORKS = {
         (5, 2, 3),
         "layers",
     ),
+    "linear path": (lambda: rn.nets.mlp(3, [5], 2, linear=True), (6, 3), "layers"),
+    "flattened path": (
+        lambda: rn.nets.LinearPath(nn.Sequential(nn.Flatten(), nn.Linear(6, 1)), 6),
+        (4, 2, 3),
+        "layers",
+    ),
     "frozen": (frozen_first, (6, 3), "layers"),
     "sequences": (lambda: nn.Sequential(nn.Linear(3, 2), nn.Tanh()), (6, 5, 3), "layers"),
     "normalised": (lambda: nn.Sequential(nn.Linear(3, 4), nn.LayerNorm(4), nn.Linear(4, 1)), (6, 3), "vmap"),

@@ -20,7 +20,6 @@ is small beside the Monte Carlo error at the default. ``adjusted=True`` corrects
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, NamedTuple
 
@@ -29,6 +28,8 @@ from torch import Tensor
 
 from r2d2net.errors import Argument, ParameterError, Shown, require, require_whole
 from r2d2net.inference.base import Batch, Draws, Info, Method, Trainer, make_plain
+from r2d2net.inference.chain_gibbs import ChainGibbs, ScaleState
+from r2d2net.inference.chain_potential import ChainPotential, row_log_likelihoods
 from r2d2net.inference.collection import Collection, Kept, by_chain, first, keep, no_draws, of_chain, room_for
 from r2d2net.inference.descent import require_one_of, require_positive, require_share
 from r2d2net.inference.mean_field_family import VariationalState
@@ -44,7 +45,6 @@ from r2d2net.inference.microcanonical import (
     learn,
     refuse_runaways,
 )
-from r2d2net.inference.network_batch import NetworkBatch
 from r2d2net.inference.scale_updates import START_SWEEPS
 from r2d2net.inference.split_r_hat import split_r_hat
 from r2d2net.inference.svgi_start import SVGIStart
@@ -55,7 +55,6 @@ START_STEPS = {"dense": 300, "own": 1000}  # of SVGI, by the prior that it has
 START_SHARE = 0.3  # most that the start may take of the epochs
 ENERGY_VARIANCE = 5e-4  # of a step, for each weight
 ADJUSTED_ACCEPTANCE = 0.9  # of trajectories, at which their step size aims
-BLOCK = 1 << 21  # numbers of a layer's outputs that a pass holds at a time
 LEAST_DRAWS = 4  # of a chain, for R-hat
 MONITORED_ROWS = 64  # rows whose outputs R-hat compares
 
@@ -130,9 +129,8 @@ class MCLMCState(NamedTuple):
         start: State of SVGI's run.
         weights: Weights of each chain, (chains, weights).
         direction: Direction in which each chain moves, (chains, weights).
-        precision: The prior's precision c, (chains, weights).
         step_size: Step sizes and how they are learnt.
-        scales: Parameter name -> the prior's scales.
+        prior: Scales of the priors, and the precision that follows from them.
         noise: Learnt parameters of the likelihood, (chains, ...).
         buffers: The network's buffers.
         divergences: Steps undone after the burn-in, (chains,), int64 on the CPU.
@@ -144,9 +142,8 @@ class MCLMCState(NamedTuple):
     start: VariationalState
     weights: Tensor
     direction: Tensor
-    precision: Tensor
     step_size: StepSize
-    scales: dict[str, Any]
+    prior: ScaleState
     noise: Noise
     buffers: Tensors
     divergences: Tensor
@@ -181,8 +178,8 @@ class MicrocanonicalChains(Trainer[MCLMCState]):
         self.settings, self.model, self.n, self.steps = settings, model, n, steps
         self.svgi = SVGIStart(model, prior, settings.start, n=n, steps=start_steps)
         self.start_steps = start_steps
-        self.networks = NetworkBatch(model)
-        self.rows = max(1, BLOCK // (settings.chains * max([*(slot.shape[0] for slot in model.bayesian), 1])))
+        self.potential = ChainPotential(model, settings.chains, settings.temperature)
+        self.gibbs = ChainGibbs(model, settings.chains, 1 / settings.temperature)
 
     # --- start
 
@@ -191,25 +188,13 @@ class MicrocanonicalChains(Trainer[MCLMCState]):
         start = self.svgi.trainer.init(y, generator, unit)
         weights = start.mean.expand(chains, -1).clone()
         noise = {name: tensor.expand(chains, *tensor.shape).clone() for name, tensor in start.noise.items()}
-        scales = {
-            slot.name: slot.prior.init_scales(
-                (chains, *slot.shape),
-                generator,
-                groups=(chains, *[1] * len(slot.shape)),
-                dtype=model.dtype,
-                device=model.device,
-            )
-            for slot in model.bayesian
-            if slot.prior is not None and slot.prior.has_scales
-        }
         state = MCLMCState(
             step=torch.zeros((), dtype=torch.int64),
             start=start,
             weights=weights,
             direction=torch.zeros_like(weights),
-            precision=torch.ones_like(weights),
             step_size=first_step_size(chains, model.size, weights),
-            scales=scales,
+            prior=self.gibbs.init(generator),
             noise=noise,
             buffers=model.buffers(),
             divergences=torch.zeros(chains, dtype=torch.int64),
@@ -220,7 +205,7 @@ class MicrocanonicalChains(Trainer[MCLMCState]):
         room = room_for(self.planned, networks, self.settings.memory)
         return state._replace(kept=no_draws(room, networks, self.settings.thin))
 
-    def _release(self, state: MCLMCState, generator: torch.Generator) -> MCLMCState:
+    def _release(self, state: MCLMCState, batch: Batch, generator: torch.Generator) -> MCLMCState:
         """Place the chains at draws of SVGI's q, with scales that know them."""
         start, chains = state.start, self.settings.chains
         deviation = self.svgi.trainer.family.deviation(start, self.svgi.trainer.blocks)
@@ -232,9 +217,15 @@ class MicrocanonicalChains(Trainer[MCLMCState]):
             noise=noises,
             buffers=start.buffers,
         )
+        prior = state.prior
         for _ in range(START_SWEEPS):
-            state = self._sweep(state, generator)
-        return state
+            prior = self.gibbs.draw_scales(prior, state.weights, generator)
+        state = state._replace(prior=prior)
+        if self.gibbs.path is None:
+            return state
+        with torch.no_grad():
+            output = self.potential.networks(state.weights, start.fixed, state.buffers, batch[0])
+        return self._draw_given_weights(state, batch, output, generator, starts=True)
 
     # --- one epoch
 
@@ -245,13 +236,13 @@ class MicrocanonicalChains(Trainer[MCLMCState]):
             start, loss = self.svgi.steps(state.start, batch, max(1, number), generator)
             state = state._replace(step=state.step + 1, start=start)
             if done + 1 == self.start_epochs and bool(torch.isfinite(start.mean.sum() + start.rho.sum())):
-                state = self._release(state, generator)
+                state = self._release(state, batch, generator)
             return state, Info(loss, 0.0, self.settings.temperature)
         learns = done < self.start_epochs + self.burn_in
         state, output = self._move(state, batch, generator, learns=learns)
-        _, y = batch
-        nll = -self._row_log_likelihoods(y, state.noise)(output).mean()
-        state = self._sweep(state._replace(noise=self._draw_noise(output, y, state.noise, generator)), generator)
+        log_likelihoods = row_log_likelihoods(self.model.likelihood, batch[1], state.noise, self.settings.chains)
+        nll = -log_likelihoods(output).mean()
+        state = self._draw_given_weights(state, batch, output, generator)
         state = state._replace(step=state.step + 1)
         if not learns:
             state = state._replace(
@@ -266,8 +257,9 @@ class MicrocanonicalChains(Trainer[MCLMCState]):
     ) -> tuple[MCLMCState, Tensor]:
         """Move the weights of all chains given scales and noise; return the outputs there too."""
         settings, d = self.settings, self.model.size
-        potential = self._potential(state, batch)
-        deviation = torch.rsqrt(state.precision + state.start.rho.exp())
+        prior, start = state.prior, state.start
+        potential = self.potential.at(prior.precision, state.noise, start.fixed, state.buffers, batch)
+        deviation = torch.rsqrt(prior.precision + start.rho.exp())
         point = potential(state.weights)
         if settings.adjusted:
             return self._move_exactly(state, potential, point, deviation, generator, learns=learns)
@@ -314,63 +306,19 @@ class MicrocanonicalChains(Trainer[MCLMCState]):
             step_size = step_size._replace(value=value)
         return state._replace(weights=point.position, step_size=step_size), point.output
 
-    def _potential(self, state: MCLMCState, batch: Batch) -> Potential:
-        """Return the function U(w) = -log p(y | w, e) / temperature + c w^2 / 2 of all chains."""
-        x, y = batch
-        temperature, precision = self.settings.temperature, state.precision
-        blocks = [
-            (inputs, self._row_log_likelihoods(targets, state.noise)) for inputs, targets in _blocks(x, y, self.rows)
-        ]
-
-        def evaluate(position: Tensor) -> Point:
-            leaf = position.detach().requires_grad_()
-            fit = torch.zeros(len(leaf), dtype=torch.float64, device=leaf.device)
-            gradient, outputs = precision * position, []
-            energy = torch.linalg.vecdot(gradient, position).to(torch.float64) / 2
-            for inputs, log_likelihoods in blocks:
-                with torch.enable_grad():
-                    output = self.networks(leaf, state.start.fixed, state.buffers, inputs)
-                    own = log_likelihoods(output).sum(1, dtype=torch.float64)
-                    (slope,) = torch.autograd.grad(own.sum(), leaf)
-                gradient.sub_(slope, alpha=1 / temperature)
-                fit += own.detach()
-                outputs.append(output.detach())
-            output = outputs[0] if len(outputs) == 1 else torch.cat(outputs, 1)
-            return Point(position, energy - fit / temperature, gradient, output)
-
-        return evaluate
-
-    def _row_log_likelihoods(self, y: Tensor, noise: Noise) -> Callable[[Tensor], Tensor]:
-        """Return the function from outputs, (chains, rows, width), to the log likelihood of each row, (chains, rows)."""
-        likelihood, chains, rows = self.model.likelihood, self.settings.chains, len(y)
-        if not noise or likelihood.takes_noise_by_row:  # chains are so many more rows
-            targets = y.repeat(chains, *[1] * (y.dim() - 1))
-            by_row = {name: tensor.repeat_interleave(rows, 0) for name, tensor in noise.items()}
-            return lambda output: likelihood.log_prob(output.flatten(0, 1), targets, by_row).view(chains, rows)
-        own = [{name: tensor[i] for name, tensor in noise.items()} for i in range(chains)]
-        return lambda output: torch.stack([likelihood.log_prob(output[i], y, own[i]) for i in range(chains)])
-
-    def _draw_noise(self, output: Tensor, y: Tensor, noise: Noise, generator: torch.Generator) -> Noise:
-        if not noise:
-            return noise
-        weight = 1 / self.settings.temperature
-        gibbs = self.model.likelihood.gibbs
-        drawn = [gibbs(output[i], y, _chain(noise, i), generator, weight) for i in range(len(output))]
-        return {name: torch.stack([each[name] for each in drawn]) for name in noise}
-
-    def _sweep(self, state: MCLMCState, generator: torch.Generator) -> MCLMCState:
-        """Draw the scales of every prior given the weights, and renew the precision."""
-        scales, precision = dict(state.scales), state.precision
-        for slot in self.model.bayesian:
-            assert slot.prior is not None
-            own = slot.of(precision)
-            if not slot.prior.has_scales:
-                assert slot.prior.known_deviation is not None
-                own.fill_(slot.prior.known_deviation**-2)
-                continue
-            scales[slot.name] = slot.prior.gibbs(slot.of(state.weights), scales[slot.name], generator)
-            own.copy_(slot.prior.variance(scales[slot.name]).reciprocal())
-        return state._replace(scales=scales)
+    def _draw_given_weights(
+        self, state: MCLMCState, batch: Batch, output: Tensor, generator: torch.Generator, *, starts: bool = False
+    ) -> MCLMCState:
+        """Draw noise, scales and a linear path given the weights."""
+        gibbs, (x, y), weights, noise = self.gibbs, batch, state.weights, state.noise
+        prior = state.prior if starts else gibbs.draw_scales(state.prior, weights, generator)
+        if gibbs.path is None:
+            noise = gibbs.draw_noise(output, y, noise, generator)
+        else:
+            after = int(state.step) - self.start_epochs
+            rate = 1 / math.sqrt(after + 1) if 0 <= after < self.burn_in else 0.0
+            prior, weights, noise = gibbs.draw_path(prior, weights, output, (x, y), generator, rate, starts=starts)
+        return state._replace(prior=prior, weights=weights, noise=noise)
 
     # --- what the state says
 
@@ -412,17 +360,9 @@ class MicrocanonicalChains(Trainer[MCLMCState]):
         rows = tuple(part[:MONITORED_ROWS] for part in x) if isinstance(x, tuple) else x[:MONITORED_ROWS]
         draws = first(state.kept.draws, number)
         fixed, buffers = state.start.fixed, state.buffers
-        outputs = torch.stack([self.networks(weights, fixed, buffers, rows).flatten(1) for weights in draws.weights])
+        outputs = torch.stack(
+            [self.potential.networks(weights, fixed, buffers, rows).flatten(1) for weights in draws.weights]
+        )
         quantities = [outputs, *(tensor.flatten(2) for tensor in draws.noise.values())]
         compared = torch.cat([tensor.to(torch.float64) for tensor in quantities], -1)
         return split_r_hat(compared.transpose(0, 1)).max().cpu()
-
-
-def _chain(noise: Noise, i: int) -> Noise:
-    return {name: tensor[i] for name, tensor in noise.items()}
-
-
-def _blocks(x: Any, y: Tensor, rows: int) -> Iterator[Batch]:
-    parts = x if isinstance(x, tuple) else (x,)
-    for *inputs, targets in zip(*(part.split(rows) for part in parts), y.split(rows), strict=True):
-        yield (tuple(inputs) if isinstance(x, tuple) else inputs[0]), targets

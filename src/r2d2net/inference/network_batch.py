@@ -1,7 +1,7 @@
 """Outputs of several networks of one architecture, in one batched pass that autograd can differentiate.
 
-    layers       Linear layers, activations and what only reshapes, one after the other: every product of a layer is one
-                 batched product of all networks
+    layers       Linear layers, activations and what only reshapes, one after the other, perhaps with a linear path
+                 beside them: every product of a layer is one batched product of all networks
     vmap         any other network that `torch.func.vmap` can run
     one by one   the rest
 
@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from torch.func import vmap
 
 from r2d2net.model import BayesianModel, Tensors
+from r2d2net.nets.linear_path import LinearPath
 
 # Modules that work on the last dimension or on each element alone, and so on a batch of networks as they are.
 ELEMENTWISE = (
@@ -38,8 +39,8 @@ class NetworkBatch:
         self.model = model
         self.sizes = [slot.shape.numel() for slot in model.bayesian]
         self.by_layers = _is_chain_of_layers(model.net)
-        innermost = [module for module in model.net.modules() if not isinstance(module, nn.Sequential)]
-        self.flattens = bool(innermost) and isinstance(innermost[0], nn.Flatten)
+        innermost = [module for module in model.net.modules() if not isinstance(module, (nn.Sequential, LinearPath))]
+        self.flattens = bool(innermost) and isinstance(innermost[0], nn.Flatten)  # rows of any shape
         self.by_vmap = not any(isinstance(module, FUSED) for module in model.net.modules())
 
     def __call__(self, weights: Tensor, fixed: Tensor, buffers: Tensors, x: Any) -> Tensor:
@@ -75,6 +76,8 @@ class NetworkBatch:
 def _is_chain_of_layers(net: nn.Module) -> bool:
     if isinstance(net, nn.Sequential):
         return all(_is_chain_of_layers(module) for module in net)
+    if isinstance(net, LinearPath):
+        return _is_chain_of_layers(net.net)
     if isinstance(net, nn.Flatten):
         return net.start_dim == 1 and net.end_dim == -1
     return type(net) is nn.Linear or type(net) in ELEMENTWISE
@@ -86,6 +89,9 @@ def _through(net: nn.Module, prefix: str, tensors: Tensors, h: Tensor) -> Tensor
         for name, module in net.named_children():
             h = _through(module, f"{prefix}{name}.", tensors, h)
         return h
+    if isinstance(net, LinearPath):
+        beside = _through(net.net, f"{prefix}net.", tensors, h)
+        return beside + _through(net.linear, f"{prefix}linear.", tensors, h)
     if isinstance(net, nn.Flatten):
         return h.flatten(1)  # of the inputs: a layer's outputs are flat
     if not isinstance(net, nn.Linear):

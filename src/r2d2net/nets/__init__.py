@@ -6,6 +6,7 @@ Networks of images map (rows, channels, size, size) to (rows, classes).
 from r2d2net.nets.alexnet import AlexNet
 from r2d2net.nets.by_name import build
 from r2d2net.nets.lenet import LeNet
+from r2d2net.nets.linear_path import LinearPath
 from r2d2net.nets.perceptron import MLP, mlp, paper_mlp
 from r2d2net.nets.resnet import ResNet, resnet50, resnet101
 from r2d2net.nets.simple_cnn import SimpleCNN
@@ -17,6 +18,7 @@ __all__ = [
     "VGG",
     "AlexNet",
     "LeNet",
+    "LinearPath",
     "ResNet",
     "SimpleCNN",
     "ViT",

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import pairwise
 from numbers import Integral
+from typing import Literal, overload
 
 from torch import nn
 
 from r2d2net.errors import require, require_whole
 from r2d2net.nets.activations import activation_of
+from r2d2net.nets.linear_path import LinearPath
 
 PAPER_WIDTHS = (32, 64, 128)  # widths behind the paper's table of simulations
 
@@ -45,7 +47,26 @@ class MLP(nn.Sequential):
         super().__init__(*layers[:-1])
 
 
-def mlp(inputs: int, hidden: Sequence[int] = (50,), outputs: int = 1, activation: str = "relu") -> MLP:
+@overload
+def mlp(
+    inputs: int,
+    hidden: Sequence[int] = (50,),
+    outputs: int = 1,
+    activation: str = "relu",
+    *,
+    linear: Literal[False] = False,
+) -> MLP: ...
+
+
+@overload
+def mlp(
+    inputs: int, hidden: Sequence[int] = (50,), outputs: int = 1, activation: str = "relu", *, linear: bool
+) -> MLP | LinearPath: ...
+
+
+def mlp(
+    inputs: int, hidden: Sequence[int] = (50,), outputs: int = 1, activation: str = "relu", *, linear: bool = False
+) -> MLP | LinearPath:
     """Build an `MLP`, such as ``mlp(13, [50], 1)`` for a table of 13 columns and one target.
 
     Args:
@@ -53,11 +74,15 @@ def mlp(inputs: int, hidden: Sequence[int] = (50,), outputs: int = 1, activation
         hidden: Widths of the hidden layers; empty for a linear model.
         outputs: Width of the output.
         activation: Name of the activation (see `activations`).
+        linear: Whether to put a linear path beside it: A x + MLP(x), a `LinearPath`. One without hidden layers is
+            linear as it is, and gets none.
 
     Returns:
         The network, with torch's default initialisation.
     """
-    return MLP(inputs, hidden, outputs, activation)
+    net = MLP(inputs, hidden, outputs, activation)
+    require(isinstance(linear, bool), "linear", linear, "use True or False")
+    return LinearPath(net, inputs, outputs) if linear and len(hidden) > 0 else net
 
 
 def paper_mlp(inputs: int, layers: int, outputs: int = 1, activation: str = "softplus") -> MLP:
