@@ -398,6 +398,7 @@ EXTREMES = {
     "a constant column": (30, 5, constant_column),
     "constant columns": (30, 5, constant_columns),
     "many columns": (20, 2000, None),
+    "two rows of very many columns": (2, 20_000, None),
 }
 
 
@@ -444,6 +445,23 @@ def test_a_prior_without_a_reversed_sweep_is_refused_in_one_line():
         fit(x, y, Unsaid())
     with pytest.raises(rn.ParameterError, match=r"^prior=Unsaid.* has no reversed sweep"):
         Unsaid().gibbs_reversed(torch.ones(3), Unsaid().init_scales((3,)))
+
+
+def test_no_column_is_refused_in_one_line():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch says that there is nothing to initialise
+        model = rn.BayesianModel(nn.Linear(0, 1), R2D2())
+    with pytest.raises(rn.ParameterError, match=r"^algorithm=LinearGibbs needs one input or more.*: give the table a"):
+        rn.fit(model, (torch.zeros(5, 0), torch.randn(5, 1)), LinearGibbs(), verbose=False)
+
+
+def test_one_row_that_is_part_of_a_larger_table_is_taken():
+    x, y = table(3)
+    both = torch.cat([x, y], 1)[:1]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # one row does not vary
+        posterior = fit(both[:, :5], both[:, 5:], net=nn.Linear(5, 1, bias=False))
+    assert torch.isfinite(posterior.predict(x).mean).all()
 
 
 def test_one_row_beside_a_bias_is_refused_in_one_line():

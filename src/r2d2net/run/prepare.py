@@ -204,7 +204,10 @@ def data_digest(*parts: Any) -> str:
     for part in parts:
         if isinstance(part, Tensor):
             digest.update(f"{part.dtype} {tuple(part.shape)}".encode())
-            digest.update(part.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)
+            flat = part.detach().cpu().contiguous().reshape(-1)
+            if flat.stride() != (1,):  # of a single number: contiguous whatever its stride
+                flat = flat.clone(memory_format=torch.contiguous_format)
+            digest.update(flat.view(torch.uint8).numpy().data)
         elif part is not None:
             digest.update(data_digest(*part).encode())
     return digest.hexdigest()
