@@ -102,7 +102,22 @@ def unweighted(draw):
     return lambda z, generator: draw(torch.zeros_like(z), generator)
 
 
+def without_stretch_jacobian(stretch):
+    """The Jacobian of one dimension less than the weights and the intercept have."""
+
+    def faulty(hits, layer, log_variance, scale, generator):
+        choose = linear_class_moves._choose
+        linear_class_moves._choose = lambda points, log_p, g: choose(points, log_p - points, g)
+        try:
+            stretch(hits, layer, log_variance, scale, generator)
+        finally:
+            linear_class_moves._choose = choose
+
+    return faulty
+
+
 FAULTS = {
+    "a missing dimension in the Jacobian of a stretch": (linear_classes, "stretch_pairs", without_stretch_jacobian),
     "a Jacobian in the move at constant w / g": (linear_class_moves, "_choose", with_jacobian),
     "stale logits of the other classes": (linear_classes, "log_others", stale_others),
     "no logits of the other classes": (linear_classes, "log_others", without_others),

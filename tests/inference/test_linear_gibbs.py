@@ -447,11 +447,10 @@ def test_a_prior_without_a_reversed_sweep_is_refused_in_one_line():
         Unsaid().gibbs_reversed(torch.ones(3), Unsaid().init_scales((3,)))
 
 
+@pytest.mark.filterwarnings("ignore")  # torch says that there is nothing to initialise or to standardise
 def test_no_column_is_refused_in_one_line():
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # torch says that there is nothing to initialise
-        model = rn.BayesianModel(nn.Linear(0, 1), R2D2())
-    with pytest.raises(rn.ParameterError, match=r"^algorithm=LinearGibbs needs one input or more.*: give the table a"):
+    model = rn.BayesianModel(nn.Linear(0, 1), R2D2())
+    with pytest.raises(rn.ParameterError, match=r"^algorithm=LinearGibbs needs one input or more"):
         rn.fit(model, (torch.zeros(5, 0), torch.randn(5, 1)), LinearGibbs(), verbose=False)
 
 

@@ -9,6 +9,13 @@ where rows are many it is u that holds g fast, and `rescale_prior` moves log g a
     log p(log g | s) + sum_i log P(y_i | f_i)                    (no Jacobian: it is written in u and log g)
     log p(log g | s) + sum_kj log N(w_kj | 0, g^2 v_kj)
 
+The first is made twice, with b held, and with b -> c b, which adds sum_k log N(c b_k | 0, s^2) + K log c: where classes
+are nearly separable the logits grow without moving the boundary. For the same reason `stretch_pairs` draws the factor
+of the difference of two classes at constant g: with m and d the mean and the difference of their w and b,
+m +- d / 2 -> m +- c d / 2, and the density of log c is
+
+    sum_i log P(y_i | f_i) + sum_j log N(w_kj, w_lj | 0, g^2 v) + log N(b_k, b_l | 0, s^2) + (p + 1) log c
+
 The values compared are log g + h (m - j), m = 0, ..., 16, with the current one at a place j drawn uniformly, and a
 spacing h that is log-uniform: from each of these points the same set is as likely, so choosing one of them by its
 density is reversible and exact.
@@ -52,7 +59,13 @@ def log_others(outputs: Tensor, k: int) -> Tensor:
 
 
 def rescale_outputs(
-    hits: Tensor, fitted: Tensor, intercept: Tensor, log_tau: Tensor, log_prior: LogPrior, generator: torch.Generator
+    hits: Tensor,
+    fitted: Tensor,
+    intercept: Tensor,
+    log_tau: Tensor,
+    log_prior: LogPrior,
+    generator: torch.Generator,
+    intercept_scale: float = 0.0,
 ) -> Tensor:
     """Draw the factor of g and of all weights.
 
@@ -63,14 +76,19 @@ def rescale_outputs(
         log_tau: log tau, (chains,).
         log_prior: Log density of log tau.
         generator: Source of randomness.
+        intercept_scale: Standard deviation of the intercepts' prior, if they take the factor too; 0 if they are held.
 
     Returns:
         log c of each chain, (chains,).
     """
     points = _points(log_tau, SPACING, generator)
     log_p = log_prior(log_tau.unsqueeze(-1) + points)
+    if intercept_scale > 0:
+        square = (intercept / intercept_scale).square().sum(1, keepdim=True)
+        log_p = log_p + intercept.shape[1] * points - square * torch.exp(2 * points) / 2
     for m in range(POINTS):  # all at once would take 17 times the memory
-        values = points[:, m, None, None].exp() * fitted + intercept.unsqueeze(-1)
+        factor = points[:, m, None, None].exp()
+        values = factor * fitted + (factor if intercept_scale > 0 else 1) * intercept.unsqueeze(-1)
         total = softplus(values[:, 0]) if fitted.shape[1] == 1 else values.logsumexp(1)
         log_p[:, m] += ((hits * values).sum(1) - total).sum(-1)
     return _choose(points, log_p, generator)
@@ -98,6 +116,54 @@ def rescale_prior(
     square = (weights.square() / shares).sum((1, 2)).unsqueeze(-1)
     log_p = log_prior(values) - count * values - square * torch.exp(-2 * values) / 2
     return _choose(points, log_p, generator)
+
+
+def stretch_pairs(
+    hits: Tensor,
+    layer: tuple[Tensor, Tensor, Tensor],
+    log_variance: Tensor,
+    intercept_scale: float,
+    generator: torch.Generator,
+) -> None:
+    """Draw the factor of the difference of each two classes that follow each other in a drawn order, in place.
+
+    Args:
+        hits: Whether a row is of a class, (1 or chains, logits, n).
+        layer: w (chains, logits, p), b (chains, logits) and x_i' w_k (chains, logits, n), which are changed.
+        log_variance: log(g^2 v_kj), (chains, logits, p).
+        intercept_scale: Standard deviation of the intercepts' prior; 0 without intercepts.
+        generator: Source of randomness.
+    """
+    weights, intercept, fitted = layer
+    logits, has_intercept = weights.shape[1], intercept_scale > 0
+    order = torch.randperm(logits, generator=generator, device=weights.device).tolist()
+    for k, other in zip(order, order[1:] + order[:1], strict=True):
+        precision = torch.exp(-log_variance[:, [k, other]])
+        mean, half = (weights[:, k] + weights[:, other]) / 2, (weights[:, k] - weights[:, other]) / 2
+        square = (half.square() * precision.sum(1)).sum(-1)
+        cross = (mean * half * (precision[:, 0] - precision[:, 1])).sum(-1)
+        level, step = (intercept[:, k] + intercept[:, other]) / 2, (intercept[:, k] - intercept[:, other]) / 2
+        if has_intercept:
+            square = square + 2 * (step / intercept_scale).square()
+        points = _points(square, SPACING, generator)
+        c = points.exp()
+        log_p = (half.shape[-1] + has_intercept) * points - square.unsqueeze(-1) * c * c / 2 - cross.unsqueeze(-1) * c
+        outputs = fitted + intercept.unsqueeze(-1)
+        middle = ((outputs[:, k] + outputs[:, other]) / 2).unsqueeze(1)
+        change = c.unsqueeze(-1) * ((outputs[:, k] - outputs[:, other]) / 2).unsqueeze(1)
+        outputs[:, [k, other]] = -math.inf
+        rest = outputs.logsumexp(1).unsqueeze(1)
+        first, second = middle + change, middle - change
+        total = torch.logaddexp(torch.logaddexp(first, second), rest)
+        own = hits[:, k].unsqueeze(1) * first + hits[:, other].unsqueeze(1) * second
+        log_p = log_p + (own - total).sum(-1)
+        factor = _choose(points, log_p, generator).exp()
+        stretched = factor.unsqueeze(-1) * half
+        weights[:, k], weights[:, other] = mean + stretched, mean - stretched
+        intercept[:, k], intercept[:, other] = level + factor * step, level - factor * step
+        fit_mean, fit_half = (fitted[:, k] + fitted[:, other]) / 2, (fitted[:, k] - fitted[:, other]) / 2
+        fit_half = factor.unsqueeze(-1) * fit_half
+        fitted[:, k], fitted[:, other] = fit_mean + fit_half, fit_mean - fit_half
 
 
 def shift_all(

@@ -17,8 +17,9 @@ A sweep leaves p(w, b, log g, s | y) invariant. For each class in turn, given th
 
 1. omega | w, b;   2. for two classes, log g | omega, s with w and b integrated out;   3. w_k, then b_k, given these.
 
-Then the moves of `linear_class_moves`, which need no omega: log g at constant w / g, log g at constant w, and what is
-common to all classes. Last the scales s | w, g, a Metropolis step as in `linear_sweep`, for all classes of a chain.
+Then the moves of `linear_class_moves`, which need no omega: log g at constant w / g, the difference of two classes,
+log g at constant w, and what is common to all classes. Last the scales s | w, g, a Metropolis step as in
+`linear_sweep`, for all classes of a chain.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from torch import Tensor
 
 from r2d2net.distributions.polya_gamma_sampler import sample_polya_gamma
 from r2d2net.inference import linear_sweep
-from r2d2net.inference.linear_class_moves import log_others, rescale_outputs, rescale_prior, shift_all
+from r2d2net.inference.linear_class_moves import log_others, rescale_outputs, rescale_prior, shift_all, stretch_pairs
 from r2d2net.inference.linear_problem import EXACT, Factors
 from r2d2net.inference.linear_rows import WeightedRows
 from r2d2net.inference.linear_sweep import Chains, Hyper, move_scale, parts_of
@@ -150,9 +151,17 @@ def sweep(
             row = draw_class(given, hyper, at, k, generator, learning_rate)
             weights[part, k], intercept[part, k], log_tau[part], log_step[part] = row
             fitted[part, k] = weights[part, k] @ problem.x.T
-        log_c = rescale_outputs(hits, fitted[part], intercept[part], log_tau[part], log_prior, generator)
-        log_tau[part] += log_c
-        weights[part] *= log_c.exp()[:, None, None]
+        for scale in (0.0, hyper.intercept_scale):
+            at_part = (fitted[part], intercept[part], log_tau[part])
+            log_c = rescale_outputs(hits, *at_part, log_prior, generator, scale)
+            log_tau[part] += log_c
+            weights[part] *= log_c.exp()[:, None, None]
+            fitted[part] *= log_c.exp()[:, None, None]
+            intercept[part] *= log_c.exp().unsqueeze(-1) if scale > 0 else 1
+        if logits > 1:
+            layer = (weights[part], intercept[part], fitted[part])
+            wide = log_variance[part] + 2 * (log_tau - half_total)[part, None, None]
+            stretch_pairs(hits, layer, wide, hyper.intercept_scale, generator)
     log_tau += rescale_prior(weights, shares, log_tau, log_prior, generator)
     log_g = log_tau - half_total
     if logits > 1:
