@@ -60,7 +60,7 @@ def _restrictions() -> str:
         f"{_listed(names, 'and')} {'need' if len(names) > 1 else 'needs'} --prior {_listed(priors, 'or')}"
         for priors, names in groups.items()
     )
-    one_layer = f"{_listed(FOR_ONE_LAYER, 'and')} for numbers with --hidden 0"
+    one_layer = f"{_listed(FOR_ONE_LAYER, 'and')} for --hidden 0"
     return f"{_listed(FOR_CLASSES, 'and')} are for classes, {one_layer}. {needs}."
 
 
