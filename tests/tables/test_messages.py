@@ -87,7 +87,7 @@ def test_help_says_which_algorithms_need_another_prior():
     (sentence,) = re.findall(rf"mfvi needs --prior gaussian; (.*?) {needs}", text)
     named, task = set(re.findall(r"\w+", sentence)) - {"and"}, Task("y", "binary", ("a", "b"))
     for algorithm in ALGORITHMS:
-        if algorithm == "lineargibbs":  # for numbers
+        if algorithm == "lineargibbs":  # for a network without hidden layers
             continue
         suiting = {"gaussian"} if algorithm == "mfvi" else {"gaussian", "spike-and-slab", "double-pareto"}
         for prior in PRIORS:
