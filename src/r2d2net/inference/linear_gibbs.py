@@ -68,8 +68,8 @@ class LinearGibbs(Method):
             posterior where one class has all rows.
         burn_in: Share of the budget that is not kept.
         thin: Keep every so many-th sweep after them.
-        calibrate: For classes, choose by leave-one-out log loss how widely the draws spread around their mean
-            (`linear_spread`; ``posterior.source.spread`` has it); False for exact Bayes.
+        calibrate: For classes with no more rows than inputs, choose by leave-one-out log loss how widely the draws
+            spread around their mean (`linear_spread`; ``posterior.source.spread`` has it); False for exact Bayes.
         loo_draws: Most draws of a chain whose leave-one-out moments are stored for `diagnostics.loo`; 0 for none.
         memory: Most bytes that all draws may take; where they would take more, they are thinned further.
     """
@@ -242,7 +242,8 @@ class LinearChains(Trainer[LinearGibbsState]):
             advice = f"the chains disagree after {int(state.step)} sweeps (R-hat {float(state.r_hat):.3g})"
             warnings.warn(f"{advice}: use more epochs, such as {4 * self.steps}", stacklevel=2)
         moments, spread = Moments(*(values[: int(state.loo.number)] for values in state.loo.draws)), 1.0
-        if self.settings.calibrate and isinstance(self.targets, Classes) and len(moments.mean):
+        wide = self.weight.shape[1] >= self.n  # elsewhere draws do not spread in directions that no row has
+        if self.settings.calibrate and wide and isinstance(self.targets, Classes) and len(moments.mean):
             spread = choose_spread(*(values.flatten(0, 2) for values in moments))
         return self.source(state, spread)
 

@@ -6,7 +6,8 @@ c = 1 is Bayes' rule. With far more inputs than rows the posterior of a new row'
 in all directions that no training row has, although real columns are so correlated that these matter little: averaging
 over them gives probabilities near 1/K where a point estimate is confident and right. c is calibration, and no part of
 the model. It is chosen by the log loss of training rows, each left out exactly by weights of the draws (`linear_loo`);
-c stays 1 unless the gain is more than one standard error of it.
+c stays 1 unless the gain is more than one standard error of it, and wherever there are more rows than inputs: there it
+does not help (wine: log loss 0.08 at c = 1, 0.23 at the c that left-out rows prefer, whose weights are unreliable).
 
 With psi = f_y - log sum_{l != y} e^(f_l), the margin of a row's own class, P(y) = sigmoid(psi), and left-out margins
 are normal given a draw. For c < 1 they are narrowed in place of the logits; for two classes that is the same.
