@@ -27,10 +27,10 @@ from torch import nn
 
 import r2d2net as rn
 import reach
-from r2d2net.estimators.named_settings import epochs_for
 from r2d2net.files import write_json
 from r2d2net.paper.experiments.regimes import regression
 from r2d2net.provenance import provenance
+from r2d2net.run.choice import epochs_for
 
 ALWAYS, ROWS_PER_INPUT = 0.6, 20
 ALGORITHMS = {"SVGI": rn.inference.SVGI, "CAVI": rn.inference.CAVI}

@@ -22,13 +22,14 @@ from r2d2net.errors import CheckpointError, DataError, ParameterError, R2D2NetEr
 from r2d2net.estimators import storage
 from r2d2net.estimators.double_draws import in_double
 from r2d2net.estimators.float64_units import in_users_units, move_inputs, move_targets
-from r2d2net.estimators.named_settings import epochs_for, prior_of, require_suitable, seed_of
+from r2d2net.estimators.named_settings import is_auto, prior_of, require_suitable, seed_of
 from r2d2net.inference import method_named
 from r2d2net.likelihoods import Likelihood
 from r2d2net.model import BayesianModel
 from r2d2net.nets import mlp
 from r2d2net.posterior import load
 from r2d2net.prediction import Prediction
+from r2d2net.run.choice import epochs_for
 from r2d2net.run.fit import fit
 from r2d2net.run.global_generator import lent_generator
 from r2d2net.shrinkage import Relevance, input_relevance
@@ -50,9 +51,11 @@ class BayesianPerceptron(BaseEstimator):
         prior: Prior of the weights: "r2d2", "adaptive" (learns its own sparsity and scale) or another name of
             `r2d2net.registry.PRIORS`; "auto" (two adaptive priors, between which validation chooses); or an object of
             `r2d2net.priors`.
-        algorithm: "svgi" or another name of `r2d2net.registry.ALGORITHMS`, or an object of `r2d2net.inference`, such as
-            ``SGHMC(chains=4)``. Some do not suit every prior: see `r2d2net.registry.SUITABLE_PRIORS`.
-        epochs: Passes over the rows; by default the number that makes about 1,000 steps, from 20 to 300.
+        algorithm: "svgi" or another name of `r2d2net.registry.ALGORITHMS`; "auto" (exact or by chains where that is
+            affordable, see `fit`); or an object of `r2d2net.inference`, such as ``SGHMC(chains=4)``.
+            Some do not suit every prior: see `r2d2net.registry.SUITABLE_PRIORS`.
+        epochs: Passes over the rows; by default the number that makes about 1,000 steps, from 20 to 300, and for
+            algorithms that see all rows at once a number of their own.
         batch_size: Rows of a step; by default chosen from the number of rows.
         validation: Share of the rows to hold out, or other rows (X, y). They correct the noise variance, and so the
             width of intervals.
@@ -254,7 +257,11 @@ class BayesianPerceptron(BaseEstimator):
         require_whole("draws", self.draws)
         if self.batch_size is not None:
             require_whole("batch_size", self.batch_size)
-        prior, method, seed = prior_of(self.prior), method_named(self.algorithm), seed_of(self.random_state)
+        prior, seed = prior_of(self.prior), seed_of(self.random_state)
+        method = None if is_auto(self.algorithm) else method_named(self.algorithm)
+        epochs = self.epochs
+        if epochs is None and method is not None:
+            epochs = epochs_for(len(X), self.batch_size, method)
         require_suitable(self.algorithm, self.prior, has_classes=likelihood.has_classes)
         network = {"inputs": X.shape[1], "hidden": widths_of(self.hidden), "outputs": outputs}
         network["activation"] = self.activation
@@ -267,8 +274,8 @@ class BayesianPerceptron(BaseEstimator):
             posterior = fit(
                 BayesianModel(build(network, seed, self.device), prior, likelihood),
                 moved(X, y),
-                method,
-                epochs=epochs_for(len(X), self.batch_size, method) if self.epochs is None else self.epochs,
+                "auto" if method is None else method,
+                epochs=epochs,
                 batch_size=self.batch_size,
                 seed=seed,
                 validation=moved(*validation) if isinstance(validation, tuple) else validation,

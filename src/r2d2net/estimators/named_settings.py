@@ -1,8 +1,7 @@
-"""The meaning of the estimators' parameters: priors by name, epochs by the number of rows, seeds."""
+"""The meaning of the estimators' parameters: priors by name, and seeds."""
 
 from __future__ import annotations
 
-import math
 from numbers import Integral
 from typing import Any
 
@@ -10,14 +9,10 @@ import numpy as np
 from sklearn.utils import check_random_state
 
 from r2d2net.errors import Argument, ParameterError, Shown, require, require_instance
-from r2d2net.inference import Method
 from r2d2net.model import AnyPrior
 from r2d2net.priors import ScaleMixturePrior
 from r2d2net.registry import ALGORITHMS, FOR_CLASSES, PRIORS, SUITABLE_PRIORS
-from r2d2net.run.batches import default_batch_size
 
-STEPS, LEAST_EPOCHS, MOST_EPOCHS = 1000, 20, 300
-TRANSITIONS = 300  # of an algorithm that sees all rows in every step
 LARGEST_SEED = 2**32 - 1  # as scikit-learn has it
 
 
@@ -47,6 +42,18 @@ def prior_of(prior: Any) -> AnyPrior | None:
     return prior
 
 
+def is_auto(algorithm: Any) -> bool:
+    """Tell whether the parameter ``algorithm`` leaves the choice to `fit`.
+
+    Args:
+        algorithm: The parameter.
+
+    Returns:
+        Whether it is "auto", in any case.
+    """
+    return isinstance(algorithm, str) and algorithm.lower() == "auto"
+
+
 def require_suitable(algorithm: Any, prior: Any, *, has_classes: bool) -> None:
     """Refuse named parameters of an estimator that do not suit each other, in the names that its user types.
 
@@ -74,19 +81,6 @@ def require_suitable(algorithm: Any, prior: Any, *, has_classes: bool) -> None:
             value=algorithm,
             fix=("use ", use, ", or an algorithm for every prior, such as ", Argument("algorithm", "svgi")),
         )
-
-
-def epochs_for(rows: int, batch_size: int | None, method: Method) -> int:
-    """Passes over so many rows that make about 1,000 steps, at least 20 and at most 300.
-
-    >>> from r2d2net.inference import SVGI
-    >>> [epochs_for(n, None, SVGI()) for n in (100, 1000, 10_000, 1_000_000)]
-    [300, 143, 26, 20]
-    """
-    if method.full_batch:
-        return TRANSITIONS
-    batches = max(1, rows // (batch_size or default_batch_size(rows)))
-    return min(MOST_EPOCHS, max(LEAST_EPOCHS, math.ceil(STEPS / batches)))
 
 
 def seed_of(random_state: Any) -> int:

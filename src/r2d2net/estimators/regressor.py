@@ -26,9 +26,11 @@ class R2D2Regressor(RegressorMixin, BayesianPerceptron):
         prior: Prior of the weights: "r2d2", "adaptive" (learns its own sparsity and scale) or another name of
             `r2d2net.registry.PRIORS`; "auto" (two adaptive priors, between which validation chooses); or an object of
             `r2d2net.priors`.
-        algorithm: "svgi" or another name of `r2d2net.registry.ALGORITHMS`, or an object of `r2d2net.inference`, such as
-            ``SGHMC(chains=4)``. Some do not suit every prior: see `r2d2net.registry.SUITABLE_PRIORS`.
-        epochs: Passes over the rows; by default the number that makes about 1,000 steps, from 20 to 300.
+        algorithm: "svgi" or another name of `r2d2net.registry.ALGORITHMS`; "auto" (exact or by chains where that is
+            affordable, see `fit`); or an object of `r2d2net.inference`, such as ``SGHMC(chains=4)``.
+            Some do not suit every prior: see `r2d2net.registry.SUITABLE_PRIORS`.
+        epochs: Passes over the rows; by default the number that makes about 1,000 steps, from 20 to 300, and for
+            algorithms that see all rows at once a number of their own.
         batch_size: Rows of a step; by default chosen from the number of rows.
         validation: Share of the rows to hold out, or other rows (X, y). They correct the noise variance, and so the
             width of intervals.

@@ -300,6 +300,17 @@ class Method(ABC):
         """Number of independent runs that make one posterior: members of an ensemble, chains of a sampler."""
         return 1
 
+    def default_epochs(self, n: int) -> int:
+        """Return the number of epochs of a run whose length the user does not say.
+
+        Args:
+            n: Number of training rows.
+
+        Returns:
+            The number, 100 unless an algorithm says otherwise.
+        """
+        return 100
+
     def require_batches(self, per_epoch: int) -> None:  # noqa: B027 (most algorithms take any number)
         """Refuse a number of batches that the algorithm cannot work with.
 

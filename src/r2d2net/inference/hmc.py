@@ -77,6 +77,9 @@ class HMC(Method):
     def runs(self) -> int:
         return self.chains
 
+    def default_epochs(self, n: int) -> int:
+        return 300
+
     def build(self, model: BayesianModel[Any], *, n: int, steps: int) -> Chain:
         return Chain(self, model, n=n, steps=steps)
 

@@ -50,11 +50,13 @@ from r2d2net.inference.split_r_hat import split_r_hat
 from r2d2net.inference.svgi_start import SVGIStart
 from r2d2net.likelihoods.base import Noise, Unit
 from r2d2net.model import BayesianModel, Tensors
+from r2d2net.nets.linear_path import LinearPath
 
 START_STEPS = {"dense": 300, "own": 1000}  # of SVGI, by the prior that it has
 START_SHARE = 0.3  # most that the start may take of the epochs
 ENERGY_VARIANCE = 5e-4  # of a step, for each weight
 ADJUSTED_ACCEPTANCE = 0.9  # of trajectories, at which their step size aims
+LEAST_EPOCHS, MOST_EPOCHS, ROWS_OF_EPOCHS = 25, 45, 30_000  # by default: so many passes as make so many rows
 LEAST_DRAWS = 4  # of a chain, for R-hat
 MONITORED_ROWS = 64  # rows whose outputs R-hat compares
 
@@ -73,7 +75,7 @@ class MCLMC(Method):
         burn_in: Share of the chains' epochs in which step sizes are learnt; they are not kept.
         thin: Keep every so many-th epoch after them.
         start_prior: Prior of SVGI's run: "dense" for N(0, 2 / fan-in), "own" for the model's. None decides: "own" for
-            classes, else "dense".
+            classes and beside a linear path, else "dense".
         start_steps: Steps of SVGI; None for 300 under the dense prior and 1,000 under the model's own, and never more
             than 0.3 of the epochs.
         start: "he" starts SVGI at He-normal weights, "net" at the network's own (a trained network, say).
@@ -113,6 +115,9 @@ class MCLMC(Method):
             require_one_of("start_prior", self.start_prior, ("dense", "own"))
         require_one_of("start", self.start, ("he", "net"))
         require(isinstance(self.adjusted, bool), "adjusted", self.adjusted, "use True or False")
+
+    def default_epochs(self, n: int) -> int:
+        return min(MOST_EPOCHS, max(LEAST_EPOCHS, ROWS_OF_EPOCHS // n))
 
     def build(self, model: BayesianModel[Any], *, n: int, steps: int) -> MicrocanonicalChains:
         return MicrocanonicalChains(self, model, n=n, steps=steps)
@@ -158,7 +163,8 @@ class MicrocanonicalChains(Trainer[MCLMCState]):
         shown: dict[str, Any] = {"argument": "algorithm", "value": Shown("MCLMC")}
         if model.size < 2:
             raise ParameterError("needs two or more Bayesian weights", fix="use HMC", **shown)
-        prior = settings.start_prior or ("own" if model.likelihood.has_classes else "dense")
+        starts_as_own = model.likelihood.has_classes or isinstance(model.net, LinearPath)
+        prior = settings.start_prior or ("own" if starts_as_own else "dense")
         wanted = START_STEPS[prior] if settings.start_steps is None else settings.start_steps
         self.start_epochs = min(math.ceil(wanted / settings.sweep_steps), max(1, math.floor(START_SHARE * steps)))
         start_steps = min(wanted, self.start_epochs * settings.sweep_steps)

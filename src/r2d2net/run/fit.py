@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -14,6 +15,7 @@ from r2d2net.model import BayesianModel
 from r2d2net.posterior import Posterior
 from r2d2net.prediction import PredictionT
 from r2d2net.priors import R2D2
+from r2d2net.run.choice import choose, epochs_for
 from r2d2net.run.health import warn_of
 from r2d2net.run.prepare import Prepared, prepare
 from r2d2net.run.several_runs import clear, run_several
@@ -30,7 +32,7 @@ def fit(
     data: Any,
     algorithm: Method | str | None = None,
     *,
-    epochs: int = 100,
+    epochs: int | None = None,
     batch_size: int | None = None,
     seed: int = 0,
     validation: float | tuple[Any, Any] | None = None,
@@ -52,8 +54,11 @@ def fit(
         model: The model; it is not changed.
         data: (x, y) as tensors or arrays, a torch Dataset, or a DataLoader.
         algorithm: Inference algorithm: an object of `r2d2net.inference`, such as ``SGLD(lr=0.01)``, or a name, such as
-            "sgld", for the default settings. SVGI by default.
-        epochs: Passes over the data.
+            "sgld", for the default settings. SVGI by default. "auto" chooses: LinearGibbs for one linear layer, MCLMC
+            for small networks and tables, else SVGI (see `run.choice`); ``posterior.settings["chosen"]`` says why.
+        epochs: Passes over the data; for algorithms that see all rows at once, what they call an epoch. By default 100,
+            or what suits the algorithm: HMC 300, LinearGibbs up to 2,000, MCLMC 25 to 45, and SVGI about 1,000 steps
+            where "auto" chose it.
         batch_size: Rows of a step; by default chosen from n. A DataLoader has its own. HMC uses all rows at once.
         seed: Seed of everything random in the run.
         validation: Share of the rows to hold out, or (x, y). The history then has a score for every epoch. In the end
@@ -96,9 +101,11 @@ def fit(
         DivergenceError: If training meets a number that is not finite, or a sampler runs away from its target.
         CheckpointError: If ``resume`` holds a run of other data or settings.
     """
+    automatic = isinstance(algorithm, str) and algorithm.lower() == "auto"
     request = Request(
         model=model,
-        method=SVGI() if algorithm is None else method_named(algorithm),
+        method=SVGI() if algorithm is None or automatic else method_named(algorithm),
+        automatic=automatic,
         epochs=epochs,
         batch_size=batch_size,
         seed=seed,
@@ -115,7 +122,10 @@ def fit(
         resume=resume,
     ).checked(data)
     prepared = prepare(model, data, request.batch_size, int(seed), request.validation, n, standardize)
+    request = request.with_epochs(prepared.batches.n)
     request.method.require_batches(prepared.batches.per_epoch())
+    if request.chosen is not None and verbose and sys.stderr.isatty():
+        print(f"algorithm {request.chosen}", file=sys.stderr)
     plans, folder, resumes = request.plans(prepared), request.folder, request.resumes
     for plan in plans:
         plan.trainer  # noqa: B018 (built here, so that what does not go together is refused before anything is written)
@@ -135,7 +145,8 @@ class Request:
 
     model: BayesianModel[Any]
     method: Method
-    epochs: int
+    automatic: bool
+    epochs: int | None
     batch_size: int | None
     seed: int
     validation: float | tuple[Any, Any] | None
@@ -149,6 +160,7 @@ class Request:
     checkpoint_to: str | Path | None
     checkpoint_every: Literal["epoch"] | float
     resume: str | Path | None
+    chosen: str | None = None  # why "auto" chose the algorithm
 
     @property
     def folder(self) -> Path | None:
@@ -180,6 +192,9 @@ class Request:
             ParameterError: If an argument is out of range or does not go with the others.
         """
         self._check_each()
+        if self.automatic:
+            choice = choose(self.model, data, batch_size=self.batch_size, patience=self.patience)
+            return replace(self, method=choice.method, automatic=False, chosen=choice.reason).checked(data)
         fix: Text
         method, validation, batch_size = self.method, self.validation, self.batch_size
         streams = isinstance(data, (DataLoader, Dataset))
@@ -210,13 +225,26 @@ class Request:
             batch_size = MOST_ROWS
         return replace(self, validation=validation, batch_size=batch_size)
 
+    def with_epochs(self, n: int) -> Request:
+        """Return the request with a number of epochs, where the user names none.
+
+        Args:
+            n: Number of training rows.
+        """
+        if self.epochs is not None:
+            return self
+        if self.chosen is None:
+            return replace(self, epochs=self.method.default_epochs(n))
+        return replace(self, epochs=epochs_for(n, self.batch_size, self.method))
+
     def _check_each(self) -> None:
         """Check each argument by itself."""
         problem: Text
         for name in ("patience", "batch_size", "n", "jobs"):
             if getattr(self, name) is not None:
                 require_whole(name, getattr(self, name))
-        require_whole("epochs", self.epochs)
+        if self.epochs is not None:
+            require_whole("epochs", self.epochs)
         require_whole("restarts", self.restarts)
         require_seed(self.seed)
         if not isinstance(self.model, BayesianModel):
@@ -242,7 +270,9 @@ class Request:
         """Return the runs: one, or one for each candidate and restart, or one for each member or chain."""
         method, models = self.method, self.models()
         compared = len(models) * self.restarts > 1
+        assert self.epochs is not None
         common = {
+            **({} if self.chosen is None else {"chosen": self.chosen}),
             "network": network_text(self.model),
             "epochs": int(self.epochs),
             "batch_size": None if self.batch_size is None or method.full_batch else int(self.batch_size),

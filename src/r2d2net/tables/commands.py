@@ -75,7 +75,7 @@ def fit(
     ] = None,
     algorithm: Annotated[
         str | None,
-        _text(f"{_names(ALGORITHMS, default='svgi')}. {_restrictions()}"),
+        _text(f"{_names(ALGORITHMS, default='svgi')}; or auto: exact or by chains where affordable. {_restrictions()}"),
     ] = None,
     hidden: Annotated[str | None, _text("Widths of the hidden layers (50,50); 0 is a linear model.")] = None,
     activation: Annotated[str | None, _text(f"{_names(ACTIVATIONS, default='relu')}.")] = None,

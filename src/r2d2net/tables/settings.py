@@ -214,7 +214,7 @@ PARSERS: dict[str, Parse] = {
     "target": _text,
     "task": _choice(*TASKS),
     "prior": _choice(*PRIORS, "auto"),
-    "algorithm": _choice(*ALGORITHMS),
+    "algorithm": _choice(*ALGORITHMS, "auto"),
     "hidden": _widths,
     "activation": _choice(*ACTIVATIONS),
     "epochs": _whole(1, 1_000_000),

@@ -72,6 +72,8 @@ def require_suitable(settings: Settings, task: Task) -> None:
         ParameterError: The algorithm does not suit them.
     """
     algorithm, hidden = settings.algorithm, (2,) if settings.hidden else ()
+    if algorithm == "auto":
+        return
     usual = (2,) if ALGORITHMS.constructor(algorithm).suits_every_net else ()
     reason = _fault(algorithm, "gaussian", usual, task.is_regression)
     if reason is not None:

@@ -1,0 +1,98 @@
+"""The algorithm that ``algorithm="auto"`` stands for, and how long a run is where the user does not say.
+
+    one Linear layer, a sweep of which is affordable            LinearGibbs    exact
+    a network for which gradients of all rows are affordable    MCLMC          better than SVGI wherever it was compared
+    everything else                                             SVGI           batches of rows
+
+A sweep of linear chains costs about n^2 p multiplications for n rows of p > n inputs, else p^3; a gradient of all rows
+costs n times the number of weights, or more in convolutions, whose weights are used many times. Early stopping, batches
+and data that come in a stream are SVGI's.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+from torch import nn
+from torch.utils.data import DataLoader, Dataset
+
+from r2d2net.errors import DataError, ParameterError
+from r2d2net.inference import MCLMC, SVGI, LinearGibbs, Method
+from r2d2net.model import BayesianModel
+from r2d2net.run.batches import default_batch_size
+
+LARGEST_SWEEP = 1e8  # multiplications of a sweep of one linear chain: a few ms
+LARGEST_GRADIENT = 1e7  # rows times weights of a gradient: 10 ms or so for four chains
+STEPS, LEAST_EPOCHS, MOST_EPOCHS = 1000, 20, 300
+
+
+class Choice(NamedTuple):
+    """An algorithm and why it was chosen."""
+
+    method: Method
+    reason: str
+
+
+def choose(model: BayesianModel[Any], data: Any, *, batch_size: int | None, patience: int | None) -> Choice:
+    """Choose the algorithm for a model and data.
+
+    Args:
+        model: The model.
+        data: The data of `fit`.
+        batch_size: Rows of a step, if the user names them.
+        patience: Epochs of early stopping, if the user wants it.
+
+    Returns:
+        The algorithm with its default settings, and the reason in words.
+    """
+    if isinstance(data, (DataLoader, Dataset)):
+        return Choice(SVGI(), "SVGI: the data come in batches")
+    for name, value in (("batch_size", batch_size), ("patience", patience)):
+        if value is not None:
+            return Choice(SVGI(), f"SVGI: {name}={value} is given")
+    try:
+        n = len(data[1])
+    except (TypeError, IndexError, KeyError):
+        return Choice(SVGI(), "SVGI: the data have no number of rows")  # `prepare` says what is wrong with them
+    if model.is_linear:
+        p = math.prod(model.bayesian[0].shape[1:])
+        cost = float(n) * n * p if n < p else float(p) ** 3
+        if cost <= LARGEST_SWEEP and _suits(LinearGibbs(), model, n):
+            return Choice(LinearGibbs(), f"LinearGibbs: one linear layer, {n} rows of {p} inputs")
+    if n * model.size * _uses(model, data[0]) <= LARGEST_GRADIENT and _suits(MCLMC(), model, n):
+        return Choice(MCLMC(), f"MCLMC: {n} rows, {model.size} weights")
+    return Choice(SVGI(), f"SVGI: {n} rows, {model.size} weights")
+
+
+def epochs_for(rows: int, batch_size: int | None, method: Method) -> int:
+    """Passes over so many rows that make about 1,000 steps, at least 20 and at most 300.
+
+    Algorithms that see all rows at once have a number of their own.
+
+    >>> from r2d2net.inference import SVGI
+    >>> [epochs_for(n, None, SVGI()) for n in (100, 1000, 10_000, 1_000_000)]
+    [300, 143, 26, 20]
+    """
+    if method.full_batch:
+        return method.default_epochs(rows)
+    batches = max(1, rows // (batch_size or default_batch_size(rows)))
+    return min(MOST_EPOCHS, max(LEAST_EPOCHS, math.ceil(STEPS / batches)))
+
+
+def _suits(method: Method, model: BayesianModel[Any], n: int) -> bool:
+    """Whether the algorithm takes the model."""
+    try:
+        method.build(model, n=n, steps=method.default_epochs(n))
+    except (ParameterError, DataError):
+        return False
+    return True
+
+
+def _uses(model: BayesianModel[Any], x: Any) -> int:
+    """Return about how often a pass over a row uses each weight: once for each place of an image or a sequence."""
+    shape: tuple[int, ...] = tuple(getattr(x, "shape", ()))
+    if len(shape) <= 2:
+        return 1
+    convolves = any(isinstance(module, nn.modules.conv._ConvNd) for module in model.net.modules())
+    return math.prod(shape[2:]) if convolves else shape[1]

@@ -1,0 +1,97 @@
+"""What algorithm="auto" stands for, and that the choice is stored, resumed and the same as by name."""
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+import r2d2net as rn
+from r2d2net.inference import HMC, MCLMC, SVGI, LinearGibbs
+from r2d2net.run.choice import choose, epochs_for
+
+
+def table(n, p, seed=0):
+    g = torch.Generator().manual_seed(seed)
+    x = torch.randn(n, p, generator=g)
+    return x, x[:, 0] + 0.1 * torch.randn(n, generator=g)
+
+
+CASES = {
+    "linear": (rn.nets.mlp(5, [], 1), rn.likelihoods.Gaussian(), table(50, 5), {}, LinearGibbs),
+    "wide": (nn.Linear(4000, 1), rn.likelihoods.Gaussian(), table(60, 4000), {}, LinearGibbs),
+    "linear, dear": (nn.Linear(2000, 1), rn.likelihoods.Gaussian(), table(600, 2000), {}, MCLMC),
+    "linear, known noise": (nn.Linear(5, 1), rn.likelihoods.Gaussian(noise=0.1), table(50, 5), {}, MCLMC),
+    "network": (rn.nets.mlp(5, [20], 1), rn.likelihoods.Gaussian(), table(50, 5), {}, MCLMC),
+    "many rows": (rn.nets.mlp(5, [50, 50], 1), rn.likelihoods.Gaussian(), table(5000, 5), {}, SVGI),
+    "batches": (rn.nets.mlp(5, [20], 1), rn.likelihoods.Gaussian(), table(50, 5), {"batch_size": 10}, SVGI),
+    "patience": (rn.nets.mlp(5, [20], 1), rn.likelihoods.Gaussian(), table(50, 5), {"patience": 3}, SVGI),
+    "arrays": (rn.nets.mlp(5, [20], 1), rn.likelihoods.Gaussian(), tuple(map(np.asarray, table(50, 5))), {}, MCLMC),
+    "images": (
+        nn.Sequential(nn.Conv2d(1, 8, 3), nn.ReLU(), nn.Flatten(), nn.Linear(8 * 26 * 26, 10)),
+        rn.likelihoods.Categorical(),
+        (torch.zeros(200, 1, 28, 28), torch.zeros(200).long()),
+        {},
+        SVGI,
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_choice_depends_on_network_and_rows(case):
+    net, likelihood, data, given, expected = CASES[case]
+    method, reason = choose(
+        rn.BayesianModel(net, likelihood=likelihood), data, **{"batch_size": None, "patience": None, **given}
+    )
+    assert type(method) is expected
+    assert reason.startswith(f"{expected.__name__}: ")
+
+
+def test_streams_are_for_svgi():
+    loader = DataLoader(TensorDataset(*table(50, 5)), batch_size=10)
+    posterior = rn.fit(rn.BayesianModel(rn.nets.mlp(5, [3], 1)), loader, "auto", epochs=1, verbose=False)
+    assert posterior.settings["algorithm"]["type"] == "SVGI"
+    assert posterior.settings["chosen"] == "SVGI: the data come in batches"
+
+
+def test_the_choice_is_stored_and_the_fit_is_that_of_the_algorithm_itself(tmp_path):
+    model, data = rn.BayesianModel(rn.nets.mlp(3, [4], 1)), table(30, 3)
+    automatic = rn.fit(model, data, "auto", epochs=10, verbose=False, checkpoint_to=tmp_path)
+    by_name = rn.fit(model, data, "mclmc", epochs=10, verbose=False)
+    assert automatic.settings["chosen"] == "MCLMC: 30 rows, 21 weights"
+    assert "chosen" not in by_name.settings
+    assert torch.equal(automatic.sample(5, seed=0), by_name.sample(5, seed=0))
+    loaded = rn.load(tmp_path, rn.nets.mlp(3, [4], 1))
+    assert loaded.settings == automatic.settings
+    again = rn.fit(model, data, "auto", epochs=10, verbose=False, resume=tmp_path)
+    assert torch.equal(again.sample(5, seed=0), by_name.sample(5, seed=0))
+
+
+def test_estimators_take_auto():
+    x, y = table(40, 3)
+    model = rn.R2D2Regressor(hidden=(), algorithm="auto", epochs=50, random_state=0).fit(x.numpy(), y.numpy())
+    assert model.posterior_.settings["algorithm"]["type"] == "LinearGibbs"
+    classes = rn.R2D2Classifier(hidden=(4,), algorithm="Auto", epochs=10, random_state=0).fit(x.numpy(), y.numpy() > 0)
+    assert classes.posterior_.settings["algorithm"]["type"] == "MCLMC"
+
+
+@pytest.mark.parametrize(
+    ("method", "rows", "expected"),
+    [
+        (SVGI(), 100, 300),
+        (SVGI(), 10_000, 26),
+        (MCLMC(), 100, 45),
+        (MCLMC(), 1000, 30),
+        (MCLMC(), 9000, 25),
+        (LinearGibbs(), 100, 2000),
+        (HMC(), 100, 300),
+    ],
+)
+def test_epochs_where_the_user_names_none(method, rows, expected):
+    assert epochs_for(rows, None, method) == expected
+
+
+def test_the_length_of_a_run_without_epochs_is_that_of_its_algorithm():
+    model, data = rn.BayesianModel(nn.Linear(3, 1)), table(20, 3)
+    assert rn.fit(model, data, verbose=False).settings["epochs"] == 100
+    assert rn.fit(model, data, "mclmc", verbose=False).settings["epochs"] == 45
