@@ -420,7 +420,6 @@ REFUSED = {
     "a hidden layer": (nn.Sequential(nn.Linear(5, 3), nn.Tanh(), nn.Linear(3, 1)), {}, "one Linear layer"),
     "a known noise": (nn.Linear(5, 1), {"likelihood": rn.likelihoods.Gaussian(noise=0.1)}, "has a known one"),
     "another likelihood": (nn.Linear(5, 2), {"likelihood": rn.likelihoods.Heteroscedastic()}, "not Heteroscedastic"),
-    "counts": (nn.Linear(5, 1), {"likelihood": rn.likelihoods.Poisson()}, "Bernoulli or Categorical likelihood, not P"),
     "weights without a prior": (nn.Linear(5, 1), {"prior": {"bias": Gaussian()}}, "a prior on 'weight'"),
     "a frozen bias": (nn.Linear(5, 1), {"frozen": ["bias"]}, "'bias' is frozen"),
 }
@@ -434,6 +433,12 @@ def test_what_does_not_suit_is_refused_in_one_line(case):
         rn.fit(rn.BayesianModel(net, **{"prior": R2D2(), **options}), (x, y), LinearGibbs(), verbose=False)
     assert "\n" not in str(caught.value)
     assert str(caught.value).startswith("algorithm=LinearGibbs ")
+
+
+def test_counts_are_refused_in_one_line():
+    model = rn.BayesianModel(nn.Linear(5, 1), R2D2(), rn.likelihoods.Poisson())
+    with pytest.raises(rn.ParameterError, match=r"^algorithm=LinearGibbs needs a Gaussian, Bernoulli or Categorical"):
+        rn.fit(model, (table()[0], torch.ones(40, 1)), LinearGibbs(), verbose=False)
 
 
 def test_a_prior_without_a_reversed_sweep_is_refused_in_one_line():
