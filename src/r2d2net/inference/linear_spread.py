@@ -63,7 +63,7 @@ def log_mean_sigmoid(mean: Tensor, variance: Tensor) -> Tensor:
         variance: Variances.
 
     Returns:
-        The logarithms; relative errors of the expectations are below 1e-6 for standard deviations up to 10.
+        The logarithms; relative errors of the expectations are below 1e-6 for standard deviations up to 8.
     """
     nodes = torch.linspace(-REACH, REACH, NODES, dtype=mean.dtype, device=mean.device)
     log_weights = -nodes.square() / 2 - math.log(math.sqrt(2 * math.pi) * (NODES - 1) / (2 * REACH))
