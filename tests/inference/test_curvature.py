@@ -83,6 +83,21 @@ def test_dropout_and_running_statistics_do_not_notice_the_measurement(monkeypatc
         assert torch.equal(first, second)
 
 
+def test_the_measurement_repeats_the_masks_of_dropout(monkeypatch):
+    """Gradients that differ by their masks would give a curvature that grows as the move gets smaller."""
+    net = nn.Sequential(nn.Linear(3, 8), nn.Dropout(0.5), nn.Tanh(), nn.Linear(8, 1)).double()
+    model = rn.BayesianModel(net, rn.priors.Gaussian(1.0), rn.likelihoods.Gaussian(noise=1.0))
+    g = torch.Generator().manual_seed(0)
+    x, y = torch.randn(20, 3, generator=g, dtype=torch.float64), torch.ones(20, 1, dtype=torch.float64)
+    found = []
+    for nudge in (1e-2, 1e-5):
+        monkeypatch.setattr("r2d2net.inference.curvature.NUDGE", nudge)
+        running, g = SGHMC().build(model, n=20, steps=20), torch.Generator().manual_seed(1)
+        torch.manual_seed(2)
+        found.append(float(running.step(running.init(y, g), (x, y), g)[0].watch.curvature))
+    assert found[0] == pytest.approx(found[1], rel=0.1)
+
+
 def test_a_chain_that_runs_away_is_an_error_in_one_line(monkeypatch):
     """Without the cap 57 rows of 4,000 columns explode, and the noise swallows the residuals."""
     monkeypatch.setattr("r2d2net.inference.langevin.cap", lambda lr, curvature, limit: torch.ones(()))
