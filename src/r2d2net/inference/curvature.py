@@ -55,3 +55,16 @@ def largest_curvature(
         size = NUDGE / torch.linalg.vector_norm(shift / unit).clamp(min=tiny)
         product = root * (gradient(shift * size) - here) / size
     return torch.linalg.vector_norm(product)
+
+
+def random_states(device: torch.device) -> list[Tensor]:
+    """Return the states of the global generators of the CPU and the device, from which Dropout draws its masks."""
+    on_device = [torch.cuda.get_rng_state(device)] if device.type == "cuda" else []
+    return [torch.random.get_rng_state(), *on_device]
+
+
+def restore_random(states: list[Tensor], device: torch.device) -> None:
+    """Put the global generators back into the states that `random_states` returned."""
+    torch.random.set_rng_state(states[0])
+    if len(states) > 1:
+        torch.cuda.set_rng_state(states[1], device)

@@ -36,7 +36,7 @@ from r2d2net.errors import Argument, ParameterError, require, require_whole
 from r2d2net.inference.adam import EPSILON
 from r2d2net.inference.base import Batch, Draws, Info, Trainer
 from r2d2net.inference.collection import Collection, CollectionState, Kept, collected, first, keep, no_draws, room_for
-from r2d2net.inference.curvature import largest_curvature
+from r2d2net.inference.curvature import largest_curvature, random_states, restore_random
 from r2d2net.inference.descent import SHORT_RUN, Descent, Training, clip_gradients, require_one_of
 from r2d2net.inference.scale_updates import START_SWEEPS, ZERO_SHARE, GibbsUpdate, Known, ScaleSweeps, off_zero
 from r2d2net.inference.stability import Watch, cap, run_away, seen, start_watch
@@ -256,7 +256,7 @@ class Langevin(Trainer[LangevinState]):
         t = int(state.step) + 1
         x, y = batch
         lr, explores = self.learning_rate(t), self.times.explores(t)
-        masks = torch.random.get_rng_state() if self.measures_curvature(t) else None
+        masks = random_states(self.model.device) if self.measures_curvature(t) else None
         output, nll, gradients = self._gradients(state, x, y)
         noise = self.model.likelihood.observe(output, y, state.noise, self.descent.noise_rate(len(y), t))
         if self.settings.clip is not None:
@@ -307,12 +307,13 @@ class Langevin(Trainer[LangevinState]):
             "fixed": metric(state.squares["fixed"], self.descent.fixed_step_unit(), self.model.fixed).mul_(lr),
         }
 
-    def _curvature(self, state: LangevinState, x: Any, y: Tensor, gradients: Gradients, masks: Tensor) -> Tensor:
+    def _curvature(self, state: LangevinState, x: Any, y: Tensor, gradients: Gradients, masks: list[Tensor]) -> Tensor:
         """Return the largest curvature of the batch's loss under the metric; Dropout repeats the masks of the step."""
-        after, size, names = torch.random.get_rng_state(), self.model.size, ("weights", "fixed")
+        size, names, device = self.model.size, ("weights", "fixed"), self.model.device
+        after = random_states(device)
 
         def gradient(shift: Tensor) -> Tensor:
-            torch.random.set_rng_state(masks)
+            restore_random(masks, device)
             moved = state._replace(
                 weights=state.weights + shift[:size],
                 fixed=state.fixed + shift[size:],
@@ -326,7 +327,7 @@ class Langevin(Trainer[LangevinState]):
         metric = torch.cat([self._steps(state, 1.0)[name] for name in names])
         unit = torch.cat([self.model.he_scale(), self.model.fixed_he_scale()])
         found = largest_curvature(gradient, together(gradients), metric, unit)
-        torch.random.set_rng_state(after)
+        restore_random(after, device)
         return found
 
     def _silence(self, spread: Tensor) -> None:
