@@ -2,7 +2,7 @@
 
     python benchmarks/few_rows.py classes | regression | linear | scenario  [--seeds 201 202] [--out results/benchmarks]
 
-Until version 0.3 the warm-up was 0.6 with 20 rows or more for each input of the first layer, and else 0; now it is
+Before, the warm-up was 0.6 with 20 rows or more for each input of the first layer, and else 0; now it is
 always 0.6. Problems with more rows than that (scenarios 1 and 2, all UCI tables of `reach.py`) are the same as before
 and so not here. "long" is CAVI with the warm-up and four times the epochs. Scores are the log loss of test rows
 (classes), their RMSE in units of sd(y) (regression) and their MSE (linear, scenario). Sections are kept in one file,
