@@ -2,6 +2,13 @@
 
 Chains differ in their weights w, the prior's precisions c and the noise e. Their networks share one batched pass
 (`network_batch`), and their likelihood one call wherever it can: rows of all chains are so many rows.
+
+With more rows than a gradient can afford the likelihood is that of m drawn rows S out of n, corrected about a point w0
+such that value and gradient there are those of all rows (a control variate):
+
+    L(w) ~ L(w0) + (n / m) (L_S(w) - L_S(w0)) + (grad L(w0) - (n / m) grad L_S(w0))' (w - w0)
+
+What is left of the error is of second order in w - w0, in which the curvature of S stands for that of all rows.
 """
 
 from __future__ import annotations
@@ -48,12 +55,78 @@ class ChainPotential:
         Returns:
             The function from weights, (chains, weights), to the point there; its output is the networks'.
         """
-        likelihood, temperature = self.model.likelihood, self.temperature
         blocks = [
-            (inputs, row_log_likelihoods(likelihood, targets, noise, self.chains))
+            (inputs, row_log_likelihoods(self.model.likelihood, targets, noise, self.chains))
             for inputs, targets in _blocks(*batch, self.rows)
         ]
 
+        return self._potential(blocks, precision, fixed, buffers)
+
+    def outputs(self, weights: Tensor, fixed: Tensor, buffers: Tensors, x: Any) -> Tensor:
+        """Compute the outputs of all chains, a block of rows at a time.
+
+        Args:
+            weights: Weights of the chains, (chains, weights).
+            fixed: Deterministic parameters.
+            buffers: Buffers by name.
+            x: Inputs.
+
+        Returns:
+            The outputs, (chains, rows, width).
+        """
+        parts = x if isinstance(x, tuple) else (x,)
+        blocks = zip(*(part.split(self.rows) for part in parts), strict=True)
+        inputs = [block if isinstance(x, tuple) else block[0] for block in blocks]
+        return torch.cat([self.networks(weights, fixed, buffers, block) for block in inputs], 1)
+
+    def near(
+        self,
+        position: Tensor,
+        rows: Tensor,
+        precision: Tensor,
+        noise: Noise,
+        fixed: Tensor,
+        buffers: Tensors,
+        batch: Batch,
+    ) -> Potential:
+        """Return U near a position, by some of the rows with the gradient of all as control variate.
+
+        Args:
+            position: w0, (chains, weights).
+            rows: Numbers of the drawn rows, (m,).
+            precision: c, (chains, weights).
+            noise: Learnt parameters of the likelihood, (chains, ...).
+            fixed: Deterministic parameters.
+            buffers: Buffers by name.
+            batch: Inputs and targets of all rows.
+
+        Returns:
+            The function from weights to the point there; its output is the networks' for the drawn rows.
+        """
+        x, y = batch
+        none = torch.zeros_like(precision)
+        drawn = (tuple(part[rows] for part in x) if isinstance(x, tuple) else x[rows], y[rows])
+        whole = self.at(none, noise, fixed, buffers, batch)(position)
+        part, factor = self.at(none, noise, fixed, buffers, drawn), len(y) / len(rows)
+        at_start = part(position)
+        correction = whole.gradient - factor * at_start.gradient
+
+        def evaluate(weights: Tensor) -> Point:
+            point, pull = part(weights), precision * weights
+            energy = whole.energy + factor * (point.energy - at_start.energy)
+            moved = torch.linalg.vecdot(correction, weights - position)
+            energy = energy + (moved + torch.linalg.vecdot(pull, weights) / 2).to(torch.float64)
+            return Point(weights, energy, pull + factor * point.gradient + correction, point.output)
+
+        return evaluate
+
+    def _potential(
+        self,
+        blocks: list[tuple[Any, Callable[[Tensor], Tensor]]],
+        precision: Tensor,
+        fixed: Tensor,
+        buffers: Tensors,
+    ) -> Potential:
         def evaluate(position: Tensor) -> Point:
             leaf = position.detach().requires_grad_()
             gradient, outputs = precision * position, []
@@ -63,8 +136,8 @@ class ChainPotential:
                     output = self.networks(leaf, fixed, buffers, inputs)
                     fit = log_likelihoods(output).sum(1, dtype=torch.float64)
                     (slope,) = torch.autograd.grad(fit.sum(), leaf)
-                gradient.sub_(slope, alpha=1 / temperature)
-                energy -= fit.detach() / temperature
+                gradient.sub_(slope, alpha=1 / self.temperature)
+                energy -= fit.detach() / self.temperature
                 outputs.append(output.detach())
             return Point(position, energy, gradient, outputs[0] if len(outputs) == 1 else torch.cat(outputs, 1))
 

@@ -81,7 +81,9 @@ class MCLMC(Method):
         start: "he" starts SVGI at He-normal weights, "net" at the network's own (a trained network, say).
         length: Length over which a direction is forgotten, in units of the square root of the number of weights.
         energy_variance: Variance of a step's energy error for each weight at which the step size aims.
-        adjusted: Accept or refuse the trajectory of each epoch by Metropolis' rule: exact, and slower.
+        rows: Most rows of a gradient. Beyond, each epoch draws so many, with the gradient of all rows at its start as
+            control variate (`chain_potential`): what is left of the error is of second order in how far chains move.
+        adjusted: Accept or refuse the trajectory of each epoch by Metropolis' rule: exact and slower, always by all rows.
         temperature: Weight of the prior; 1 is Bayes' rule. The likelihood is raised to the power of one over it.
         memory: Most bytes that all draws may take; where they would take more, they are thinned further.
     """
@@ -98,6 +100,7 @@ class MCLMC(Method):
     start: Literal["he", "net"] = "he"
     length: float = 1.0
     energy_variance: float = ENERGY_VARIANCE
+    rows: int = 4096
     adjusted: bool = False
     temperature: float = 1.0
     memory: int = 1 << 30
@@ -105,7 +108,7 @@ class MCLMC(Method):
     def __post_init__(self) -> None:
         make_plain(self)
         require_share("burn_in", self.burn_in, "use a number between 0 and 1", ends=False)
-        for name in ("chains", "sweep_steps", "thin", "memory"):
+        for name in ("chains", "sweep_steps", "thin", "rows", "memory"):
             require_whole(name, getattr(self, name))
         if self.start_steps is not None:
             require_whole("start_steps", self.start_steps)
@@ -182,6 +185,7 @@ class MicrocanonicalChains(Trainer[MCLMCState]):
                 **shown,
             )
         self.settings, self.model, self.n, self.steps = settings, model, n, steps
+        self.draws_rows = n > settings.rows and not settings.adjusted
         self.svgi = SVGIStart(model, prior, settings.start, n=n, steps=start_steps)
         self.start_steps = start_steps
         self.potential = ChainPotential(model, settings.chains, settings.temperature)
@@ -229,9 +233,7 @@ class MicrocanonicalChains(Trainer[MCLMCState]):
         state = state._replace(prior=prior)
         if self.gibbs.path is None:
             return state
-        with torch.no_grad():
-            output = self.potential.networks(state.weights, start.fixed, state.buffers, batch[0])
-        return self._draw_given_weights(state, batch, output, generator, starts=True)
+        return self._draw_given_weights(state, batch, self._outputs(state, batch[0]), generator, starts=True)
 
     # --- one epoch
 
@@ -246,6 +248,8 @@ class MicrocanonicalChains(Trainer[MCLMCState]):
             return state, Info(loss, 0.0, self.settings.temperature)
         learns = done < self.start_epochs + self.burn_in
         state, output = self._move(state, batch, generator, learns=learns)
+        if self.draws_rows:
+            output = self._outputs(state, batch[0])
         log_likelihoods = row_log_likelihoods(self.model.likelihood, batch[1], state.noise, self.settings.chains)
         nll = -log_likelihoods(output).mean()
         state = self._draw_given_weights(state, batch, output, generator)
@@ -264,7 +268,12 @@ class MicrocanonicalChains(Trainer[MCLMCState]):
         """Move the weights of all chains given scales and noise; return the outputs there too."""
         settings, d = self.settings, self.model.size
         prior, start = state.prior, state.start
-        potential = self.potential.at(prior.precision, state.noise, start.fixed, state.buffers, batch)
+        given = (prior.precision, state.noise, start.fixed, state.buffers, batch)
+        if not self.draws_rows:
+            potential = self.potential.at(*given)
+        else:
+            order = torch.randperm(self.n, generator=generator, device=generator.device)
+            potential = self.potential.near(state.weights, order[: settings.rows], *given)
         deviation = torch.rsqrt(prior.precision + start.rho.exp())
         point = potential(state.weights)
         if settings.adjusted:
@@ -325,6 +334,11 @@ class MicrocanonicalChains(Trainer[MCLMCState]):
             rate = 1 / math.sqrt(after + 1) if 0 <= after < self.burn_in else 0.0
             prior, weights, noise = gibbs.draw_path(prior, weights, output, (x, y), generator, rate, starts=starts)
         return state._replace(prior=prior, weights=weights, noise=noise)
+
+    @torch.no_grad()
+    def _outputs(self, state: MCLMCState, x: Any) -> Tensor:
+        """Return the outputs of all chains for all rows."""
+        return self.potential.outputs(state.weights, state.start.fixed, state.buffers, x)
 
     # --- what the state says
 
