@@ -76,9 +76,10 @@ def test_the_control_variate_has_value_and_gradient_of_all_rows_where_it_starts(
 
 
 def test_chains_on_drawn_rows_have_nearly_the_closed_form():
-    """Ridge regression of 600 rows by 100 at a time, 8 chains: means within 0.2 and variances within 15%.
+    """Ridge regression of 600 rows by 100 at a time, 12 chains that are independent of each other.
 
-    800 draws, of which about 400 count: standard errors of 0.05 and, over the five weights, 3%.
+    The means of chains have the right mean (|t| < 5.5 with 11 degrees of freedom, 1e-3 for five weights) and draws the
+    right variance but for 15% (standard error 4%, bias 2%).
     """
     g = torch.Generator().manual_seed(0)
     x = torch.randn(600, 5, generator=g, dtype=DOUBLE) @ torch.randn(5, 5, generator=g, dtype=DOUBLE)
@@ -86,10 +87,11 @@ def test_chains_on_drawn_rows_have_nearly_the_closed_form():
     covariance = torch.linalg.inv(x.T @ x + torch.eye(5, dtype=DOUBLE))
     net = nn.Linear(5, 1, bias=False).to(DOUBLE)
     model = rn.BayesianModel(net, rn.priors.Gaussian(1.0), rn.likelihoods.Gaussian(noise=1.0))
-    method = MCLMC(chains=8, rows=100, sweep_steps=10)
-    posterior = rn.fit(model, (x, y), method, epochs=170, standardize=False, verbose=False)
+    method = MCLMC(chains=12, rows=100, sweep_steps=20)
+    posterior = rn.fit(model, (x, y), method, epochs=100, standardize=False, verbose=False)
     root = torch.linalg.cholesky(covariance)
-    error = posterior.state.weights.flatten(0, 1) - covariance @ x.T @ y
-    whitened = torch.linalg.solve_triangular(root, error.T, upper=False)
-    assert whitened.mean(1).abs().max() < 0.2
+    error = posterior.state.weights - covariance @ x.T @ y
+    whitened = torch.linalg.solve_triangular(root, error.mT, upper=False)  # (chains, weights, draws)
+    means = whitened.mean(-1)
+    assert (means.mean(0) / (means.std(0) / len(means) ** 0.5)).abs().max() < 5.5
     assert abs(whitened.square().mean() - 1) < 0.15

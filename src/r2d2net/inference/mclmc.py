@@ -83,7 +83,7 @@ class MCLMC(Method):
         energy_variance: Variance of a step's energy error for each weight at which the step size aims.
         rows: Most rows of a gradient. Beyond, each epoch draws so many, with the gradient of all rows at its start as
             control variate (`chain_potential`): what is left of the error is of second order in how far chains move.
-        adjusted: Accept or refuse the trajectory of each epoch by Metropolis' rule: exact and slower, always by all rows.
+        adjusted: Accept or refuse the trajectory of each epoch by Metropolis' rule: exact, slower, by all rows.
         temperature: Weight of the prior; 1 is Bayes' rule. The likelihood is raised to the power of one over it.
         memory: Most bytes that all draws may take; where they would take more, they are thinned further.
     """
