@@ -28,6 +28,7 @@ LABELS = {
     "coverage": "rows inside their interval",
     "width": "mean width of the intervals",
 }
+CHAINS_AGREE = 1.05  # R-hat up to which chains are said to agree
 PERCENT = ("accuracy", "ece", "coverage")
 
 
@@ -58,7 +59,7 @@ def write_run_page(
     ]
     if history:
         curve = drawing("Learning curve", draw_learning_curve(history), "learning-curve")
-        sections.append(Section("Training", [curve, Text(_training(run))]))
+        sections.append(Section("Training", [curve, Text(_posterior(results)), Text(_training(run))]))
     sections.append(Section("Data", [Text(_columns(run))]))
     document = Document(f"{target}: {run['task']['kind']} by {run['data']['file']}", sections)
     write_drawings(document, folder / "figures")
@@ -166,6 +167,41 @@ def _inputs(inputs: list[dict[str, Any]]) -> list[Block]:
         Text(explanation),
         Text(pipe_table(header, lines)),
     ]
+
+
+def _posterior(results: dict[str, Any]) -> str:
+    """Say by which algorithm the network was fitted, and how far its fit can be trusted."""
+    posterior = results.get("posterior")  # runs of earlier versions have none
+    return "" if posterior is None else escaped(posterior_text(posterior)) + "\n"
+
+
+def posterior_text(posterior: dict[str, Any]) -> str:
+    """Say in a sentence or two how a posterior was made and what it is worth.
+
+    Args:
+        posterior: Algorithm, reason of the choice if there is one, and health.
+
+    Returns:
+        The text.
+
+    Example:
+        >>> posterior_text({"algorithm": "SVGI", "health": {"verdict": "fits", "error_ratio": 0.4}})
+        'By SVGI. On training rows it fits: its error is 0.4 of the best constant\'s.'
+    """
+    health = posterior["health"]
+    made = f"By {posterior['chosen']} (chosen by auto)." if "chosen" in posterior else f"By {posterior['algorithm']}."
+    sentences = [made]
+    if health.get("error_ratio") is not None:
+        ratio = f"its error is {health['error_ratio']:.2g} of the best constant's"
+        verdict = "it fits" if health["verdict"] == "fits" else f"the fit is {health['verdict']}"
+        sentences.append(f"On training rows {verdict}: {ratio}.")
+    if "r_hat" in health:
+        worth = f"its draws are worth {health['effective_draws']:.0f} independent ones or more"
+        agree = (
+            "agree" if health["r_hat"] <= CHAINS_AGREE else "do not agree completely: the posterior is their mixture"
+        )
+        sentences.append(f"R-hat of predictions is at most {health['r_hat']:.2f}, {worth}: the chains {agree}.")
+    return " ".join(sentences)
 
 
 def _training(run: dict[str, Any]) -> str:

@@ -4,6 +4,8 @@
     spread        variance of the predicted means over the rows, as a share of that of y (or of the classes' codes)
     linear_r2     1 - (leave-one-out squared error of ridge regression, best of `PENALTIES`) / (that of the mean)
     swing         sd of the predicted means at rows made of shuffled columns / sd(y)
+    r_hat         of chains alone: largest split R-hat of the predictions of up to 64 rows, over up to 50 draws of each
+    effective_draws   of chains alone: least number of independent draws that those predictions are worth
 
 and the verdict, the first that holds of
 
@@ -31,6 +33,7 @@ from torch import Tensor
 
 from r2d2net.errors import FitWarning
 from r2d2net.inference import DrawSource
+from r2d2net.inference.split_r_hat import effective_draws, split_r_hat
 from r2d2net.network_inputs import no_units
 from r2d2net.posterior import Posterior
 from r2d2net.prediction import Classification, Counts, Regression
@@ -45,6 +48,8 @@ COLLAPSED, OBVIOUS, LEAST_ROWS = 0.01, 0.5, 20
 WILD = 2.0
 PENALTIES = tuple(10.0**k for k in range(-3, 4))  # of ridge regression, times the mean eigenvalue of X X'
 
+CHAIN_DRAWS = (4, 50)  # fewest and most draws of a chain of which agreement is computed
+
 FITS, NOT_CHECKED = "fits", "not checked"
 WORSE_THAN_CONSTANT, CONSTANT, SWINGS = "worse than a constant", "collapsed to a constant", "wild at new rows"
 
@@ -57,7 +62,8 @@ def look_at(source: DrawSource[Any], prepared: Prepared) -> dict[str, Any]:
         prepared: The data of the run. Of a stream the validation rows are looked at.
 
     Returns:
-        A dict for JSON: "verdict", and what it is based on: "rows", "error_ratio", "spread", "linear_r2", "swing".
+        A dict for JSON: "verdict", and what it is based on: "rows", "error_ratio", "spread", "linear_r2", "swing"; of
+        chains also "r_hat" and "effective_draws".
     """
     seen = _rows(prepared, source)
     if seen is None:
@@ -79,6 +85,7 @@ def look_at(source: DrawSource[Any], prepared: Prepared) -> dict[str, Any]:
             health["swing"] = _ratio(
                 _codes(elsewhere).std(0, correction=0), _targets(predicted, y).std(0, correction=0)
             )
+        health.update(_agreement(posterior, take(x, slice(0, FEW_ROWS))))
     if is_table and len(y) >= LEAST_ROWS and health["spread"] is not None and health["spread"] < COLLAPSED:
         health["linear_r2"] = linear_r2(x, _targets(predicted, y))
     return {"verdict": verdict(health), **health}
@@ -141,6 +148,17 @@ def _fit(predicted: Regression | Classification | Counts, y: Tensor) -> dict[str
     entropy = float(-torch.xlogy(shares, shares).sum())
     loss = float(-torch.log((mean * target).sum(1).clamp(min=torch.finfo(mean.dtype).tiny)).mean())
     return {"error_ratio": loss / entropy if entropy > 0 else None, "spread": spread, "excess": loss - entropy}
+
+
+def _agreement(posterior: Posterior[Any], x: Any) -> dict[str, float]:
+    """Return R-hat and effective draws of the predictions of chains; nothing where there are no chains."""
+    source = posterior.source
+    if not source.are_chains or source.state.weights.shape[1] < CHAIN_DRAWS[0]:
+        return {}
+    chains, draws = source.state.weights.shape[:2]
+    each = min(draws, CHAIN_DRAWS[1])
+    samples = posterior.predict(x, chains * each, seed=0).samples.double().unflatten(0, (chains, each)).flatten(2)
+    return {"r_hat": float(split_r_hat(samples).max()), "effective_draws": float(effective_draws(samples).min())}
 
 
 def _codes(predicted: Any) -> Tensor:

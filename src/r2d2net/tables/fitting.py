@@ -21,7 +21,7 @@ from r2d2net.estimators.base import RELEVANCE_DRAWS, RELEVANCE_ROWS, SHUFFLES, B
 from r2d2net.files import replace_when_written, write_json
 from r2d2net.posterior import Posterior
 from r2d2net.provenance import provenance
-from r2d2net.report.run_page import write_run_page
+from r2d2net.report.run_page import posterior_text, write_run_page
 from r2d2net.run.threads import one_thread
 from r2d2net.shrinkage import input_relevance
 from r2d2net.tables import run_folder
@@ -173,7 +173,9 @@ def _fit(
         seconds = time.perf_counter() - start
         metrics = _test(folder, table, settings, estimator.posterior_, novelty, content["baseline"])
     history = learning_curve(estimator.posterior_)
-    results = {"seconds": round(seconds, 1), "test": metrics}
+    posterior = described(estimator.posterior_)
+    results = {"seconds": round(seconds, 1), "test": metrics, "posterior": posterior}
+    say(posterior_text(posterior))
     write_json(folder / run_folder.METRICS, results)
     write_json(folder / run_folder.RELEVANCE, {"inputs": inputs})
     write_json(folder / run_folder.HISTORY, {"epochs": history})
@@ -181,6 +183,20 @@ def _fit(
     write_run_page(folder, done, results, inputs, history)
     write_json(folder / run_folder.RUN, done)
     run_folder.end(folder)
+
+
+def described(posterior: Posterior) -> dict[str, Any]:
+    """Describe how a posterior was made and what it is worth.
+
+    Args:
+        posterior: The posterior.
+
+    Returns:
+        Its algorithm, why that was chosen if "auto" chose it, and its health, ready for JSON.
+    """
+    settings = posterior.settings
+    chosen = {"chosen": settings["chosen"]} if "chosen" in settings else {}
+    return {"algorithm": settings["algorithm"]["type"], **chosen, "health": posterior.health}
 
 
 def _opening(content: dict[str, Any], table: TrainingTable) -> list[str]:
