@@ -62,7 +62,7 @@ def test_command_line_page_knows_every_option(command: str) -> None:
 def test_estimators_page_knows_every_algorithm_and_prior() -> None:
     text = (ROOT / "docs" / "estimators.md").read_text(encoding="utf-8")
     rows = {name: re.search(rf"^\| `{name}` \|.*", text, flags=re.MULTILINE) for name in ("algorithm", "prior")}
-    known = {"algorithm": {*ALGORITHMS}, "prior": {*PRIORS, "auto"}}
+    known = {"algorithm": {*ALGORITHMS, "auto"}, "prior": {*PRIORS, "auto"}}
     for name, row in rows.items():
         assert row is not None
         assert set(re.findall(r'`"([\w+-]+)"`', row[0])) == known[name]
