@@ -83,7 +83,7 @@ def test_estimators_take_auto():
         (MCLMC(), 100, 45),
         (MCLMC(), 1000, 30),
         (MCLMC(), 9000, 25),
-        (LinearGibbs(), 100, 2000),
+        (LinearGibbs(), 100, 1000),
         (HMC(), 100, 300),
     ],
 )

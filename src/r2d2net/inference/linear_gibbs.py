@@ -101,7 +101,7 @@ class LinearGibbs(Method):
         require_whole("loo_draws", self.loo_draws, least=0)
 
     def default_epochs(self, n: int) -> int:
-        return 2000
+        return 1000
 
     def build(self, model: BayesianModel[Any], *, n: int, steps: int) -> LinearChains:
         return LinearChains(self, model, n=n, steps=steps)
