@@ -9,17 +9,16 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.func import vmap
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from r2d2net.errors import ParameterError, require
 from r2d2net.inference.base import Draws
+from r2d2net.inference.network_batch import FUSED
 from r2d2net.model import BayesianModel, Tensors
 
-# Layers with fused kernels that vmap has no rule for.
-FUSED = (nn.RNNBase, nn.RNNCellBase, nn.MultiheadAttention, nn.TransformerEncoderLayer)
 # Parts of torch's messages where vmap cannot run a forward pass: branches on values, random draws, missing rules.
 NO_VMAP = ("vmap:", "Batching rule not implemented", "doesn't have storage")
 
