@@ -68,6 +68,21 @@ def test_estimators_page_knows_every_algorithm_and_prior() -> None:
         assert set(re.findall(r'`"([\w+-]+)"`', row[0])) == known[name]
 
 
+def test_algorithms_page_has_the_figures_of_the_tables() -> None:
+    """Mean NLL of each contestant on each table, and the seconds, as `benchmarks/tables_by_chains.py` wrote them."""
+    text = (ROOT / "docs" / "algorithms.md").read_text(encoding="utf-8")
+    file = ROOT / "results" / "benchmarks" / "tables-by-chains.json"
+    rows = json.loads(file.read_text(encoding="utf-8"))["summary"]
+    contestants = ("SVGI", "MCLMC", "linear", "boosted trees", "random forest")
+    for table in dict.fromkeys(row["table"] for row in rows):
+        own = {row["contestant"]: row for row in rows if row["table"] == table}
+        line = next(line for line in text.splitlines() if line.startswith(f"| {table} |")).replace("**", "")
+        cells = [cell.strip() for cell in line.strip("|").split("|")][1:]
+        assert cells[:5] == [f"{own[name]['nll']:.3f}" for name in contestants]
+        assert cells[5] == (f"{own['MCLMC']['coverage']:.2f}" if "coverage" in own["MCLMC"] else "")
+        assert cells[6] == f"{own['SVGI']['seconds']:.1f} / {own['MCLMC']['seconds']:.1f}"
+
+
 def test_command_line_page_knows_no_other_option() -> None:
     text = (ROOT / "docs" / "command-line.md").read_text(encoding="utf-8")
     options = {name for c in get_command(app).commands.values() for p in c.params for name in p.opts}
