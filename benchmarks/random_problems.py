@@ -32,7 +32,7 @@ import r2d2net as rn
 from r2d2net.errors import DivergenceError, FitWarning
 from r2d2net.files import write_json
 from r2d2net.provenance import provenance
-from r2d2net.registry import ALGORITHMS, FOR_CLASSES, FOR_ONE_LAYER, SUITABLE_PRIORS
+from r2d2net.registry import ALGORITHMS, FOR_CLASSES, FOR_LINEAR_PATH, FOR_ONE_LAYER, SUITABLE_PRIORS
 
 FRESH, WORSE, HIDDEN = 500, 1.1, 20
 HMC_COLUMNS = 30  # a transition of HMC on wide tables takes minutes
@@ -90,6 +90,8 @@ def suits(algorithm: str, given: Problem) -> bool:
         return False
     if algorithm in FOR_ONE_LAYER and (given.classes or not linear):
         return False
+    if algorithm in FOR_LINEAR_PATH and given.classes:
+        return False
     if algorithm == "mcdropout" and linear:  # there is nothing to drop
         return False
     return algorithm != "hmc" or given.x.shape[1] <= HMC_COLUMNS
@@ -113,7 +115,11 @@ def outcome(number: int, algorithm: str, epochs: int) -> dict[str, Any] | None:
         return None
     prior = rn.priors.Gaussian() if algorithm in SUITABLE_PRIORS else rn.priors.R2D2()
     likelihood: Any = rn.likelihoods.Categorical() if given.classes else rn.likelihoods.Gaussian()
-    model = rn.BayesianModel(given.net, prior, likelihood)
+    net = given.net
+    if algorithm in FOR_LINEAR_PATH:
+        with torch.random.fork_rng(devices=[]):
+            net = rn.nets.LinearPath(net, given.x.shape[1])
+    model = rn.BayesianModel(net, prior, likelihood)
     method = ALGORITHMS.constructor(algorithm)(**SETTINGS.get(algorithm, {}))
     row: dict[str, Any] = {"problem": number, "algorithm": algorithm, "rows": len(given.y), "columns": given.x.shape[1]}
     with warnings.catch_warnings(record=True) as caught:

@@ -36,12 +36,18 @@ RIVALS = {
     "hmc": rn.inference.HMC(chains=2, max_tree_depth=3),
     "mclmc": rn.inference.MCLMC(chains=2, sweep_steps=3, start_steps=5),
 }
+PATH = {"linearfirst": rn.inference.LinearFirst(chains=2, epoch_steps=5)}
 LINEAR = {"lineargibbs": rn.inference.LinearGibbs(chains=2, burn_in=0.3, memory=300)}  # room for a few draws
 CLASSIFIERS = {"edl": rn.inference.EDL(), "dpn": rn.inference.DPN()}
-ALGORITHMS = [*OURS, *RIVALS, *LINEAR, *CLASSIFIERS]
+ALGORITHMS = [*OURS, *RIVALS, *LINEAR, *PATH, *CLASSIFIERS]
 PRIORS = {"r2d2": rn.priors.R2D2(), "horseshoe": rn.priors.Horseshoe(), "restarts": rn.priors.Horseshoe()}
-PRIORS |= {"linear": rn.priors.R2D2(), "rival": rn.priors.Gaussian(), "classes": rn.priors.Gaussian()}
-KINDS = {"rival": RIVALS, "linear": LINEAR, "classes": CLASSIFIERS}
+PRIORS |= {
+    "linear": rn.priors.R2D2(),
+    "path": rn.priors.R2D2(),
+    "rival": rn.priors.Gaussian(),
+    "classes": rn.priors.Gaussian(),
+}
+KINDS = {"rival": RIVALS, "linear": LINEAR, "path": PATH, "classes": CLASSIFIERS}
 MOMENTS = ("step", "amid write", "before rename", "after rename", "time")
 
 
@@ -56,6 +62,7 @@ def network(case):
     middle = [nn.BatchNorm1d(3), nn.ReLU(), nn.Dropout(0.2)] if case == "r2d2" else [nn.Tanh()]
     net = nn.Sequential(nn.Linear(3, 3), *middle, nn.Linear(3, 3 if case == "classes" else 1))
     net = nn.Linear(3, 1) if case == "linear" else net
+    net = rn.nets.LinearPath(net, 3) if case == "path" else net
     with torch.no_grad():
         for parameter in net.parameters():
             parameter.normal_(generator=generator)
@@ -79,7 +86,7 @@ def run(case, algorithm, **options):
     if algorithm in OURS:
         method = OURS[algorithm](lr=0.4, schedule="constant", sweep_every=2)
     else:
-        method = {**RIVALS, **LINEAR, **CLASSIFIERS}[algorithm]
+        method = {**RIVALS, **LINEAR, **PATH, **CLASSIFIERS}[algorithm]
     if case == "r2d2":
         options |= {"validation": 0.25, "patience": 2, "checkpoint_every": 0, "batch_size": 12}
     elif algorithm in OURS:

@@ -4,7 +4,6 @@ import subprocess
 import sys
 
 import pytest
-from torch import nn
 
 import r2d2net as rn
 from r2d2net import registry
@@ -43,7 +42,8 @@ def test_no_algorithm_inherits_over_more_than_two_levels(name) -> None:
     """Trainers and sources of draws; settings have one level more, as they add up the arguments of their engine."""
     method = registry.ALGORITHMS.constructor(name)()
     likelihood = rn.likelihoods.Categorical() if name in ("edl", "dpn") else rn.likelihoods.Gaussian()
-    net = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 2)) if method.suits_every_net else nn.Linear(3, 2)
+    one_layer = not (method.suits_every_net or method.needs_linear_path)
+    net = rn.nets.mlp(3, [] if one_layer else [4], 2, linear=method.needs_linear_path)
     trainer = method.build(rn.BayesianModel(net, rn.priors.Gaussian(), likelihood), n=20, steps=20)
     assert levels(type(trainer), Trainer) <= 2
     assert levels(type(method), Method) <= 3

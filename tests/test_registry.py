@@ -19,7 +19,16 @@ from r2d2net.inference import Method
 from r2d2net.likelihoods import Likelihood
 from r2d2net.nets.activations import ACTIVATIONS
 from r2d2net.priors import ScaleMixturePrior
-from r2d2net.registry import ALGORITHMS, FOR_CLASSES, FOR_ONE_LAYER, LIKELIHOODS, NETWORKS, PRIORS, SUITABLE_PRIORS
+from r2d2net.registry import (
+    ALGORITHMS,
+    FOR_CLASSES,
+    FOR_LINEAR_PATH,
+    FOR_ONE_LAYER,
+    LIKELIHOODS,
+    NETWORKS,
+    PRIORS,
+    SUITABLE_PRIORS,
+)
 from table_runs import command
 
 KINDS = [
@@ -119,11 +128,13 @@ def test_the_documentation_says_which_algorithms_suit_which_priors():
             prior = PRIORS.get_class(name)()
             network = rn.BayesianModel(rn.nets.mlp(2, [2], 2), prior, rn.likelihoods.Categorical())
             layer = rn.BayesianModel(nn.Linear(2, 1), prior)
+            path = rn.BayesianModel(rn.nets.mlp(2, [2], 1, linear=True), prior)
             for algorithms, said in zip(columns, row[1:], strict=True):
                 for algorithm in algorithms:
                     method = ALGORITHMS.get_class(algorithm)()
+                    special = path if method.needs_linear_path else layer
                     try:
-                        method.build(network if method.suits_every_net else layer, n=1000, steps=1000)
+                        method.build(network if method.suits_every_net else special, n=1000, steps=1000)
                     except rn.ParameterError:
                         assert said.startswith("no"), (name, algorithm)
                     else:
@@ -133,7 +144,8 @@ def test_the_documentation_says_which_algorithms_suit_which_priors():
 
 def suits(algorithm, prior, likelihood, hidden):
     """Whether an algorithm can be built for a small model; algorithm and prior by name."""
-    model = rn.BayesianModel(rn.nets.mlp(2, hidden, 2), PRIORS.constructor(prior)(), likelihood)
+    net = rn.nets.mlp(2, hidden, 2, linear=algorithm in FOR_LINEAR_PATH)
+    model = rn.BayesianModel(net, PRIORS.constructor(prior)(), likelihood)
     try:
         ALGORITHMS.constructor(algorithm)().build(model, n=1000, steps=1000)
     except rn.ParameterError:
@@ -143,20 +155,23 @@ def suits(algorithm, prior, likelihood, hidden):
 
 def test_what_is_told_without_torch_is_what_the_classes_do():
     assert set(SUITABLE_PRIORS) == {name for name in ALGORITHMS if not ALGORITHMS.constructor(name).suits_every_prior}
-    assert set(FOR_ONE_LAYER) == {name for name in ALGORITHMS if not ALGORITHMS.constructor(name).suits_every_net}
+    special = {name for name in ALGORITHMS if not ALGORITHMS.constructor(name).suits_every_net}
+    assert {*FOR_ONE_LAYER, *FOR_LINEAR_PATH} == special
+    assert set(FOR_LINEAR_PATH) == {name for name in ALGORITHMS if ALGORITHMS.constructor(name).needs_linear_path}
     classes, numbers = rn.likelihoods.Categorical(), rn.likelihoods.Gaussian()
     for algorithm in ALGORITHMS:
-        one_layer = algorithm in FOR_ONE_LAYER
-        hidden, likelihood = ([], numbers) if one_layer else ([2], classes)
+        hidden = [] if algorithm in FOR_ONE_LAYER else [2]
+        likelihood = numbers if algorithm in special else classes
         suitable = tuple(prior for prior in PRIORS if suits(algorithm, prior, likelihood, hidden))
         assert suitable == SUITABLE_PRIORS.get(algorithm, tuple(PRIORS)), algorithm
         assert suits(algorithm, "gaussian", numbers, hidden) == (algorithm not in FOR_CLASSES), algorithm
-        assert suits(algorithm, "gaussian", classes, hidden), algorithm
+        assert suits(algorithm, "gaussian", classes, hidden) == (algorithm not in FOR_LINEAR_PATH), algorithm
 
 
 def test_the_help_is_made_of_the_registry():
     told = " ".join(command("fit", "--help").out.replace("│", " ").split())
-    assert "edl and dpn are for classes, lineargibbs for --hidden 0. mfvi needs --prior gaussian; " in told
+    assert "edl and dpn are for classes, lineargibbs for --hidden 0, linearfirst for numbers, with a " in told
+    assert "linear path beside the hidden layers. mfvi needs --prior gaussian; " in told
     assert "; map, mcdropout, deepensemble, edl and " in told
     assert "dpn need --prior gaussian, spike-and-slab or double-pareto." in told
     listed = ", ".join(ACTIVATIONS).replace("relu", "relu (default)", 1)

@@ -117,12 +117,13 @@ ALGORITHMS = Registry(
         "hmc": "inference.hmc:HMC",
         "mclmc": "inference.mclmc:MCLMC",
         "lineargibbs": "inference.linear_gibbs:LinearGibbs",
+        "linearfirst": "inference.linear_first:LinearFirst",
     },
 )
 
-# The priors of the algorithms that do not suit every prior, the algorithms for classes only, and those for numbers by
-# one linear layer. They follow from the traits of the classes, with which a test compares them; here they can be read
-# without torch.
+# The priors of the algorithms that do not suit every prior, the algorithms for classes only, those for one linear
+# layer, and those for numbers by a network with a linear path. They follow from the traits of the classes, with which
+# a test compares them; here they can be read without torch.
 _FINITE_MODE = ("gaussian", "spike-and-slab", "double-pareto")
 SUITABLE_PRIORS: Mapping[str, tuple[str, ...]] = {
     "mfvi": ("gaussian",),
@@ -134,6 +135,7 @@ SUITABLE_PRIORS: Mapping[str, tuple[str, ...]] = {
 }
 FOR_CLASSES = ("edl", "dpn")
 FOR_ONE_LAYER = ("lineargibbs",)
+FOR_LINEAR_PATH = ("linearfirst",)
 
 NETWORKS = Registry(
     "network",

@@ -58,15 +58,25 @@ def linear():
         return nn.Linear(3, 1), *regression()[1:]
 
 
+def path():
+    net, *others = regression()
+    with torch.random.fork_rng():
+        return nets.LinearPath(net, 3), *others
+
+
 PROBLEMS = {"mlp-regression": regression, "lenet-classification": classification, "linear-regression": linear}
+PROBLEMS["path-regression"] = path
 EVERY_NET = [name for name in inference.ALGORITHMS if getattr(inference, name).suits_every_net]
-LINEAR_ONLY = [name for name in inference.ALGORITHMS if name not in EVERY_NET]
+NEEDS_PATH = [name for name in inference.ALGORITHMS if getattr(inference, name).needs_linear_path]
+LINEAR_ONLY = [name for name in inference.ALGORITHMS if name not in (*EVERY_NET, *NEEDS_PATH)]
 PAIRS = [
     (algorithm, problem)
     for algorithm in EVERY_NET
     for problem in ("mlp-regression", "lenet-classification")
     if not (algorithm in CLASSES_ONLY and problem == "mlp-regression")
-] + [(algorithm, "linear-regression") for algorithm in LINEAR_ONLY]
+]
+PAIRS += [(algorithm, "linear-regression") for algorithm in LINEAR_ONLY]
+PAIRS += [(algorithm, "path-regression") for algorithm in (*NEEDS_PATH, "MCLMC", "SVGI")]
 
 
 def method(algorithm):
@@ -157,6 +167,7 @@ def test_an_algorithm_keeps_the_contract(algorithm, problem, tmp_path, killed_at
 def test_a_prior_suits_or_is_refused_in_one_line(algorithm, prior):
     problem = "lenet-classification" if algorithm in CLASSES_ONLY else "mlp-regression"
     problem = "linear-regression" if algorithm in LINEAR_ONLY else problem
+    problem = "path-regression" if algorithm in NEEDS_PATH else problem
     suits = getattr(inference, algorithm).suits_every_prior or (prior.has_finite_mode and algorithm != "MFVI")
     if suits:
         posterior = fit(algorithm, problem, prior)
@@ -182,9 +193,10 @@ def test_a_likelihood_that_does_not_suit_is_refused(algorithm):
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("algorithm", ["SGLD", "SGHMC", "HMC", "MCLMC", "LinearGibbs"])
+@pytest.mark.parametrize("algorithm", ["SGLD", "SGHMC", "HMC", "MCLMC", "LinearGibbs", "LinearFirst"])
 def test_samplers_know_no_early_stopping(algorithm):
     problem = "linear-regression" if algorithm in LINEAR_ONLY else "mlp-regression"
+    problem = "path-regression" if algorithm in NEEDS_PATH else problem
     with pytest.raises(rn.ParameterError, match=f"^patience=2: {algorithm} keeps draws of many epochs; leave it out$"):
         fit(algorithm, problem, validation=0.2, patience=2)
 

@@ -13,7 +13,7 @@ import pytest
 from rich.console import Console
 
 from r2d2net.errors import CheckpointError, DivergenceError
-from r2d2net.registry import ALGORITHMS, PRIORS
+from r2d2net.registry import ALGORITHMS, FOR_LINEAR_PATH, FOR_ONE_LAYER, PRIORS
 from r2d2net.run.train import ADVICE
 from r2d2net.tables.prediction_task import Task
 from r2d2net.tables.settings import Settings
@@ -70,6 +70,10 @@ def test_fewer_than_99_training_rows_cannot_flag_and_say_so(data, tmp_path):
         (["--algorithm", "map"], "does not suit --prior r2d2: use --prior gaussian or spike-and-slab or double-pareto"),
         (["--algorithm", "edl", "--prior", "gaussian"], "--algorithm edl is not for regression: use another"),
         (["--algorithm", "mcdropout", "--prior", "gaussian"], "--algorithm mcdropout does not suit --hidden 0"),
+        (
+            ["--algorithm", "linearfirst"],
+            "linearfirst does not suit --hidden 0: use a hidden layer, such as --hidden 50",
+        ),
         (["--algorithm", "lineargibbs", "--hidden", "9,8"], "lineargibbs does not suit --hidden 9,8: use --hidden 0"),
     ],
 )
@@ -87,7 +91,7 @@ def test_help_says_which_algorithms_need_another_prior():
     (sentence,) = re.findall(rf"mfvi needs --prior gaussian; (.*?) {needs}", text)
     named, task = set(re.findall(r"\w+", sentence)) - {"and"}, Task("y", "binary", ("a", "b"))
     for algorithm in ALGORITHMS:
-        if algorithm == "lineargibbs":  # for a network without hidden layers
+        if algorithm in (*FOR_ONE_LAYER, *FOR_LINEAR_PATH):  # for other networks, or not for classes
             continue
         suiting = {"gaussian"} if algorithm == "mfvi" else {"gaussian", "spike-and-slab", "double-pareto"}
         for prior in PRIORS:

@@ -265,6 +265,8 @@ class BayesianPerceptron(BaseEstimator):
         require_suitable(self.algorithm, self.prior, has_classes=likelihood.has_classes)
         network = {"inputs": X.shape[1], "hidden": widths_of(self.hidden), "outputs": outputs}
         network["activation"] = self.activation
+        if method is not None and method.needs_linear_path:
+            network["linear"] = True
         inputs, targets = move_inputs(X), move_targets(y) if likelihood.standardizes else None
 
         def moved(x: np.ndarray, y: np.ndarray) -> tuple[Tensor, Tensor]:

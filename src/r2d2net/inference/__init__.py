@@ -7,6 +7,7 @@ from r2d2net.inference.deep_ensemble import DeepEnsemble
 from r2d2net.inference.dpn import DPN
 from r2d2net.inference.edl import EDL
 from r2d2net.inference.hmc import HMC
+from r2d2net.inference.linear_first import LinearFirst
 from r2d2net.inference.linear_gibbs import LinearGibbs
 from r2d2net.inference.map import MAP
 from r2d2net.inference.mc_dropout import MCDropout
@@ -39,6 +40,7 @@ __all__ = [
     "DrawSource",
     "Draws",
     "Info",
+    "LinearFirst",
     "LinearGibbs",
     "MCDropout",
     "Method",

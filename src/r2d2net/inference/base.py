@@ -293,7 +293,8 @@ class Method(ABC):
     full_batch: ClassVar[bool] = False  # every step sees all rows
     optimizes: ClassVar[bool] = True  # the last state is the best: a run can be stopped early
     suits_every_prior: ClassVar[bool] = True  # False: `build` refuses some priors by their traits
-    suits_every_net: ClassVar[bool] = True  # False: `build` refuses networks of more than one linear layer
+    suits_every_net: ClassVar[bool] = True  # False: `build` takes networks of one linear layer alone, or as follows
+    needs_linear_path: ClassVar[bool] = False  # True: `build` refuses networks without a linear path
 
     @property
     def runs(self) -> int:

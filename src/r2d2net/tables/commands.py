@@ -13,7 +13,15 @@ import typer
 
 from r2d2net.errors import Argument, ParameterError, Shown
 from r2d2net.options import Json, Quiet
-from r2d2net.registry import ACTIVATIONS, ALGORITHMS, FOR_CLASSES, FOR_ONE_LAYER, PRIORS, SUITABLE_PRIORS
+from r2d2net.registry import (
+    ACTIVATIONS,
+    ALGORITHMS,
+    FOR_CLASSES,
+    FOR_LINEAR_PATH,
+    FOR_ONE_LAYER,
+    PRIORS,
+    SUITABLE_PRIORS,
+)
 from r2d2net.tables.phrases import counted
 
 app = typer.Typer()
@@ -61,7 +69,8 @@ def _restrictions() -> str:
         for priors, names in groups.items()
     )
     one_layer = f"{_listed(FOR_ONE_LAYER, 'and')} for --hidden 0"
-    return f"{_listed(FOR_CLASSES, 'and')} are for classes, {one_layer}. {needs}."
+    path = f"{_listed(FOR_LINEAR_PATH, 'and')} for numbers, with a linear path beside the hidden layers"
+    return f"{_listed(FOR_CLASSES, 'and')} are for classes, {one_layer}, {path}. {needs}."
 
 
 @app.command()

@@ -14,7 +14,7 @@ from r2d2net.likelihoods import Categorical, Gaussian
 from r2d2net.model import BayesianModel
 from r2d2net.nets import mlp
 from r2d2net.priors import R2D2
-from r2d2net.registry import ALGORITHMS, PRIORS
+from r2d2net.registry import FOR_ONE_LAYER, PRIORS
 from r2d2net.tables.cell_parsing import Values
 from r2d2net.tables.prediction_task import LEAST, MOST, Task
 from r2d2net.tables.settings import Settings
@@ -74,7 +74,7 @@ def require_suitable(settings: Settings, task: Task) -> None:
     algorithm, hidden = settings.algorithm, (2,) if settings.hidden else ()
     if algorithm == "auto":
         return
-    usual = (2,) if ALGORITHMS.constructor(algorithm).suits_every_net else ()
+    usual = () if algorithm in FOR_ONE_LAYER else (2,)
     reason = _fault(algorithm, "gaussian", usual, task.is_regression)
     if reason is not None:
         if _fault(algorithm, "gaussian", usual, not task.is_regression) is not None:
@@ -95,9 +95,11 @@ def require_suitable(settings: Settings, task: Task) -> None:
 def _fault(algorithm: str, prior: str, hidden: tuple[int, ...], regression: bool) -> ParameterError | None:
     """Return why an algorithm cannot be built for a small network of this kind; None if it can."""
     chosen = R2D2.adaptive() if prior == "auto" else prior_of(prior)
-    model = BayesianModel(mlp(2, hidden, 1 if regression else 2), chosen, Gaussian() if regression else Categorical())
+    method = method_named(algorithm)
+    net = mlp(2, hidden, 1 if regression else 2, linear=method.needs_linear_path)
+    model = BayesianModel(net, chosen, Gaussian() if regression else Categorical())
     try:
-        method_named(algorithm).build(model, n=1000, steps=1000)
+        method.build(model, n=1000, steps=1000)
     except ParameterError as error:
         return error
     return None

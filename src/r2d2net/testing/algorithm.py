@@ -22,6 +22,7 @@ from r2d2net.errors import ParameterError
 from r2d2net.inference.base import Method
 from r2d2net.likelihoods import Categorical, Gaussian, Likelihood
 from r2d2net.model import AnyPrior, BayesianModel
+from r2d2net.nets import LinearPath
 from r2d2net.posterior import FILE, Posterior, load
 from r2d2net.priors import R2D2
 from r2d2net.priors import Gaussian as GaussianPrior
@@ -46,6 +47,7 @@ class Case(NamedTuple):
     y: Tensor
     plain: bool = False  # a network of Bayesian weights alone, without buffers, Dropout and deterministic parameters
     linear: bool = False  # a single linear layer
+    path: bool = False  # with a linear path beside the network
 
     def __repr__(self) -> str:
         return repr(self.method)
@@ -58,7 +60,13 @@ class Case(NamedTuple):
                 return nn.Linear(3, 3 if self.likelihood.has_classes else 1)
             first, last = nn.Linear(3, 5), nn.Linear(5, 3 if self.likelihood.has_classes else 1)
         middle = [nn.Tanh()] if self.plain else [nn.BatchNorm1d(5), nn.Tanh(), nn.Dropout(0.1)]
-        return nn.Sequential(first, *middle, last)
+        return self.beside_path(nn.Sequential(first, *middle, last))
+
+    def beside_path(self, net: nn.Module) -> nn.Module:
+        """Put a linear path beside a network if there is to be one."""
+        with torch.random.fork_rng():
+            torch.manual_seed(0)
+            return LinearPath(net, 3, 3 if self.likelihood.has_classes else 1) if self.path else net
 
     def fit(self, net: nn.Module | None = None, prior: AnyPrior | None = None, **options: Any) -> Posterior:
         """Fit a network, by default one of `net` and for four epochs of three batches."""
@@ -77,6 +85,7 @@ def case_of(method: Method) -> Case:
     classification = Case(method, Categorical(), x, x.argmax(1))
     problems = [case._replace(plain=plain) for case in (regression, classification) for plain in (False, True)]
     problems += [case._replace(linear=True) for case in (regression, classification)]
+    problems += [case._replace(path=True) for case in (regression, classification)]
     refusals = []
     for problem in problems:
         try:
@@ -206,7 +215,7 @@ def check_learning(case: Case) -> None:
     with torch.random.fork_rng():
         torch.manual_seed(0)
         net = nn.Sequential(nn.Linear(3, 8), nn.Tanh(), nn.Linear(8, 3 if case.likelihood.has_classes else 1))
-    posterior = case.fit(case.net() if case.linear else net, GaussianPrior(1.0), epochs=LONG_RUN)
+    posterior = case.fit(case.net() if case.linear else case.beside_path(net), GaussianPrior(1.0), epochs=LONG_RUN)
     prediction: Any = posterior.predict(case.x)
     if case.likelihood.has_classes:
         share = float((prediction.label == case.y).double().mean())
