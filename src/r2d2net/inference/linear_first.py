@@ -12,13 +12,16 @@
 The left-out residuals contain the error of A: their variance about f is v = mean (sigma^2 + error of A), so draws of A
 with noise v would count that error twice; A's mean with noise v counts it once, as if it were the same at every x. And
 sigma^2 of the first stage contains what f explains in the second. Both are put right by one number for each output,
+with V = mean_i V_i,
 
-    c = v / mean_i V_i,      A'_k = mean(A) + sqrt(c) (A_k - mean(A)),      sigma'_k^2 = c (1 + 1/n) sigma_k^2
+    c = min(1, v / V),   A'_k = mean(A) + sqrt(c) (A_k - mean(A)),   sigma'_k^2 = c (1 + 1/n) sigma_k^2 + max(0, v - V)
 
 Given f, A has a covariance proportional to the noise variance (A_j ~ N(0, sigma^2 g^2 v_j)), so that spread and noise
 fall by the same factor as f explains more; 1/n is the variance of b. The predictive variance about f, averaged over
-rows, is then c mean V_i = v: errors of left-out rows are matched, each uncertainty counted once, and intervals are
-wider where A is less certain. Where f stays at zero, c is about 1 and the posterior is that of `LinearGibbs`.
+rows, is then v: errors of left-out rows are matched, each uncertainty counted once, and intervals are wider where A is
+less certain. Where f explains nothing, c is about 1 and the posterior is that of `LinearGibbs`. If in the end a network
+whose Bayesian weights are all zero leaves less of the residuals than f does, it is taken for f: so f does no harm where
+the targets are a line to the last digits, which a draw of f cannot be.
 """
 
 from __future__ import annotations
@@ -46,7 +49,8 @@ from r2d2net.model import BayesianModel, Tensors
 EPOCHS = 40
 NOTHING = 60.0  # rho of weights that are held at zero: deviations of e^-30
 ROWS_AT_ONCE = 1 << 22  # numbers of draws times rows, in memory at a time
-LEAST_VARIANCE = 1e-12
+LEAST_VARIANCE = 1e-12  # of rows left out
+LEAST_NOISE = 1e-6  # of standardised targets
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -131,7 +135,7 @@ class TwoStages(Trainer[LinearFirstState]):
         sweeps, rest = (epochs * settings.epoch_steps for epochs in (self.linear_epochs, steps - self.linear_epochs))
         gibbs = LinearGibbs(chains=settings.chains, burn_in=settings.burn_in, memory=settings.memory)
         if sweeps - round(settings.burn_in * sweeps) < 6:  # two left-out moments, of every third draw
-            problem = f"leaves no rows out: {sweeps} sweeps are too few"
+            problem = f"leaves no rows out in {sweeps} sweeps"
             raise ParameterError(problem, argument="algorithm", value=Shown("LinearFirst"), fix="use more epochs")
         self.linear: LinearChains = gibbs.build(self.parts.layer, n=n, steps=sweeps)
         self.svgi = SVGIStart(self.parts.beside, "own", settings.start, n=n, steps=rest)
@@ -163,7 +167,7 @@ class TwoStages(Trainer[LinearFirstState]):
         if int(state.step) < self.linear_epochs:
             linear = state.linear
             for _ in range(number):
-                linear, _ = self.linear.step(linear, batch, generator)
+                linear, _ = self.linear.step(linear, (x.flatten(1), y), generator)
             state = state._replace(linear=linear, step=state.step + 1)
             if int(state.step) == self.linear_epochs:
                 state = self._leave_out(state, x, y)
@@ -171,6 +175,8 @@ class TwoStages(Trainer[LinearFirstState]):
             order = _order(x, y)
             beside, _ = self.svgi.steps(state.beside, (x[order], state.residuals), number, generator)
             state = state._replace(beside=beside, step=state.step + 1)
+            if int(state.step) == self.steps:
+                state = state._replace(beside=self._better_of_none(state, x[order]))
         center = self.source(state).center()
         with torch.no_grad():
             output = self.model.forward(center.weights[0], center.fixed[0], _first(center.buffers), x)
@@ -185,12 +191,22 @@ class TwoStages(Trainer[LinearFirstState]):
         moments = [values[: int(state.linear.loo.number)].flatten(0, 1) for values in state.linear.loo.draws]
         mean, variance = left_out(moments[0], moments[1], target)
         residuals = target - mean + self._intercept(state.linear).double()
-        noise = {"variance": residuals.var(0, correction=0).clamp(min=1e-6).to(dtype)}
+        noise = {"variance": residuals.var(0, correction=0).clamp(min=LEAST_NOISE).to(dtype)}
         return state._replace(
             residuals=residuals.to(dtype),
             left_out=variance.mean(0).clamp(min=LEAST_VARIANCE).to(dtype),
             beside=state.beside._replace(noise=noise),
         )
+
+    def _better_of_none(self, state: LinearFirstState, x: Tensor) -> VariationalState:
+        """Return what SVGI has found, or weights of zero if they leave less of the residuals."""
+        beside, none = state.beside, without_weights(state.beside)
+        with torch.no_grad():
+            output = self.parts.beside.forward(none.mean, none.fixed, none.buffers, x)
+        left = (state.residuals - output.reshape(state.residuals.shape)).square().mean(0).clamp(min=LEAST_NOISE)
+        if bool(left.log().sum() < beside.noise["variance"].log().sum()):
+            return none._replace(noise={"variance": left})
+        return beside
 
     def _intercept(self, linear: LinearGibbsState) -> Tensor:
         """Return the posterior mean of b, (outputs,)."""
@@ -210,16 +226,28 @@ class TwoStages(Trainer[LinearFirstState]):
         variance = drawn.noise["variance"].flatten(0, 1)
         beside, trainer = state.beside, self.svgi.trainer
         if int(state.step) < self.linear_epochs or float(state.left_out.sum()) == 0:
-            beside = beside._replace(mean=torch.zeros_like(beside.mean), rho=torch.full_like(beside.rho, NOTHING))
+            beside = without_weights(beside)
         else:
-            factor = beside.noise["variance"] / state.left_out
-            center = path.mean(0)
+            about, center = beside.noise["variance"], path.mean(0)
+            factor = (about / state.left_out).clamp(max=1)
             path = center + factor.sqrt().unsqueeze(-1) * (path - center)
-            variance = factor * (1 + 1 / self.n) * variance
+            variance = factor * (1 + 1 / self.n) * variance + (about - state.left_out).clamp(min=0)
         buffers = Parts.outer_names(beside.buffers)
         deviation = trainer.family.deviation(beside, trainer.blocks)
         stored = (path.flatten(1), beside.mean, deviation, beside.fixed, buffers, {"variance": variance})
         return PathDraws(self.model, self.parts, PathState(state.step, *stored))
+
+
+def without_weights(beside: VariationalState) -> VariationalState:
+    """Return the state with all Bayesian weights held at zero.
+
+    Args:
+        beside: State of SVGI's run.
+
+    Returns:
+        The new state.
+    """
+    return beside._replace(mean=torch.zeros_like(beside.mean), rho=torch.full_like(beside.rho, NOTHING))
 
 
 def left_out(mean: Tensor, variance: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
