@@ -75,14 +75,19 @@ def features(x, hyper, chains):
 
 
 def geweke(x, hyper, *, chains=20_000, sweeps=8, seed=0, sweep=None):
-    """Largest |z| over means and products of squashed features, its name, and Bonferroni's p-value."""
+    """The `largest_difference` between chains after some sweeps and exact draws."""
     generator = torch.Generator().manual_seed(seed)
     state = exact_draw(x, hyper, chains, generator)
     for _ in range(sweeps):
         problem = problem_of(x, data_given(x, state, generator))
         state = (sweep or linear_sweep.sweep)(problem, hyper, state, generator)
     after, before = (features(x, hyper, c) for c in (state, exact_draw(x, hyper, chains, generator)))
-    columns = []
+    return largest_difference(after, before)
+
+
+def largest_difference(after, before):
+    """Largest |z| over means and products of squashed features of chains, its name, and Bonferroni's p-value."""
+    chains, columns = len(next(iter(before.values()))), []
     for values in (after, before):
         squashed = []
         for name, value in values.items():
@@ -135,4 +140,15 @@ def uniform_p_value(counts, draws=15):
     return min(1.0, len(p_values) * min(p_values)), p_values
 
 
-__all__ = ["Chains", "data_given", "design", "exact_draw", "features", "geweke", "hyper_of", "ranks", "uniform_p_value"]
+__all__ = [
+    "Chains",
+    "data_given",
+    "design",
+    "exact_draw",
+    "features",
+    "geweke",
+    "hyper_of",
+    "largest_difference",
+    "ranks",
+    "uniform_p_value",
+]
