@@ -119,9 +119,9 @@ def measured(data: Rows, contestant: str, seed: int) -> Row:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         net = rn.nets.mlp(x.shape[1], hidden, 1, linear=linear)
-    start = time.perf_counter()
+    start = time.process_time()
     posterior: Any = rn.fit(rn.BayesianModel(net), (x, y), algorithm, seed=seed, verbose=False)
-    seconds = time.perf_counter() - start
+    seconds = time.process_time() - start
     predicted = posterior.predict(x_test, DRAWS)
     low, high = predicted.interval(0.9)
     sd = float(y_test.std(correction=0))
