@@ -27,6 +27,7 @@ the targets are a line to the last digits, which a draw of f cannot be.
 from __future__ import annotations
 
 import math
+import warnings
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, NamedTuple
 
@@ -49,6 +50,7 @@ from r2d2net.model import BayesianModel, Tensors
 EPOCHS = 40
 NOTHING = 60.0  # rho of weights that are held at zero: deviations of e^-30
 ROWS_AT_ONCE = 1 << 22  # numbers of draws times rows, in memory at a time
+POOR = 1.2  # R-hat of the linear fit above which more sweeps are advised: its predictions hardly depend on less
 LEAST_VARIANCE = 1e-12  # of rows left out
 LEAST_NOISE = 1e-6  # of standardised targets
 
@@ -236,6 +238,14 @@ class TwoStages(Trainer[LinearFirstState]):
         deviation = trainer.family.deviation(beside, trainer.blocks)
         stored = (path.flatten(1), beside.mean, deviation, beside.fixed, buffers, {"variance": variance})
         return PathDraws(self.model, self.parts, PathState(state.step, *stored))
+
+    def finish(self, state: LinearFirstState) -> PathDraws:
+        """Return the draws; warn if the chains of the linear fit disagree."""
+        r_hat = float(state.linear.r_hat)
+        if r_hat > POOR:
+            advice = f"the chains of the linear fit disagree after {int(state.linear.step)} sweeps (R-hat {r_hat:.3g})"
+            warnings.warn(f"{advice}: use more epochs, such as {4 * self.steps}", stacklevel=2)
+        return self.source(state)
 
 
 def without_weights(beside: VariationalState) -> VariationalState:
