@@ -42,6 +42,8 @@ def frozen_first():
 NETWORKS = {
     "layers": (lambda: rn.nets.mlp(3, [5, 4], 2), (6, 3), "layers"),
     "linear": (lambda: nn.Linear(3, 2, bias=False), (6, 3), "layers"),
+    "wide": (lambda: rn.nets.mlp(120, [5], 2), (6, 120), "layers"),
+    "wide linear": (lambda: nn.Linear(120, 2, bias=False), (6, 120), "layers"),
     "nested": (
         lambda: nn.Sequential(nn.Flatten(), nn.Sequential(nn.Linear(6, 4), nn.GELU()), nn.Dropout(0.5)),
         (5, 2, 3),

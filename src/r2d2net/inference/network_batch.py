@@ -24,6 +24,7 @@ ELEMENTWISE = (
     *(nn.ReLU, nn.Softplus, nn.Tanh, nn.GELU, nn.SiLU, nn.ELU, nn.LeakyReLU, nn.Sigmoid, nn.SELU, nn.Mish, nn.Hardtanh),
     *(nn.Identity, nn.Dropout),
 )
+WIDE = 100  # inputs from which a layer multiplies rows that all networks share by all of their weights at once
 # Layers with fused kernels that vmap has no rule for.
 FUSED = (nn.RNNBase, nn.RNNCellBase, nn.MultiheadAttention, nn.TransformerEncoderLayer)
 
@@ -97,6 +98,10 @@ def _through(net: nn.Module, prefix: str, tensors: Tensors, h: Tensor) -> Tensor
     if not isinstance(net, nn.Linear):
         return net(h)
     weight, bias = tensors[f"{prefix}weight"].mT, tensors.get(f"{prefix}bias")
+    if h.dim() == 2 and h.shape[1] >= WIDE:  # one product that reads the shared inputs once, not once a network
+        joint = h @ weight.transpose(0, 1).flatten(1)
+        outputs = joint.unflatten(1, (len(weight), -1)).transpose(0, 1)
+        return outputs if bias is None else outputs + bias.unsqueeze(1)
     if h.dim() == 2:
         h = h.expand(len(weight), *h.shape)
     if bias is None:
