@@ -91,7 +91,7 @@ def fit_row(
         options["prior"], prior = prior, None
     if prior is None:
         prior = prior_of(row, recipe, rows)
-    if stream is None:
+    if stream is None and not method.full_batch:
         options["batch_size"] = batch_size
     return fit_best(
         BayesianModel(net, prior, likelihood),

@@ -1,35 +1,37 @@
 """Table "simulation": test MSE and inference error of 11 rows on 3 scenarios with L = 0, 1, 2, 3 hidden layers.
 
-Three further rows have the rivals' priors by SVGI, so that rivals have the algorithm of R2D2-Net too.
+Three further rows have the rivals' priors by SVGI, so that rivals have the algorithm of R2D2-Net too. Two have R2D2 by
+algorithms that the paper does not know: microcanonical chains, and exact Gibbs sampling, which is for linear models.
 
-In a first stage Hamiltonian Monte Carlo computes an oracle for each prior, scenario and depth, by chains that start
-where variational runs end. The rows are then measured on test rows and against the oracle: by the paper's distance of
-mean weights, and in function space. The MSE is given beside that of the true function, of least squares and of the best
-constant on the same test rows.
+In a first stage chains compute an oracle for each prior, scenario and depth (`simulation_oracles`). The rows are then
+measured on test rows and against the oracle: by the paper's distance of mean weights, and in function space. The MSE is
+given beside that of the true function, of least squares and of the best constant on the same test rows.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 from torch import Tensor
 
 from r2d2net import metrics, nets
-from r2d2net.diagnostics import of_predictions
-from r2d2net.inference import HMC, SVGI
-from r2d2net.model import BayesianModel
 from r2d2net.paper.experiments import TITLES
 from r2d2net.paper.experiments.artefact import Artefact, Scale
 from r2d2net.paper.experiments.grid import Cell, Place, Settings
 from r2d2net.paper.experiments.row_fitting import fit_row
 from r2d2net.paper.experiments.simulated_regressions import Rows, simulated_rows
-from r2d2net.paper.experiments.table_rows import ROWS, our_training, prior_of
-from r2d2net.posterior import Posterior
-from r2d2net.run.fit import fit
+from r2d2net.paper.experiments.simulation_oracles import (
+    REFERENCE,
+    STARTS,
+    compute_oracle,
+    mean_weights,
+    oracle_key,
+    oracle_settings,
+)
+from r2d2net.paper.experiments.table_rows import ROWS, our_training
 
 NAMES = (
     "gauss-svi",
@@ -46,56 +48,60 @@ NAMES = (
     "r2d2-sgmcmc",
     "r2d2-sgld",
     "r2d2-svgi",
+    "r2d2-mclmc",
+    "r2d2-gibbs",
 )
-CHAINS, ORACLE_SEED = 2, 100_000
-REFERENCE = 200  # test inputs at which functions are compared
+LINEAR = {"r2d2-gibbs"}  # rows of linear models alone: one with hidden layers has no exact Gibbs sweep of its weights
+OTHER_POSTERIOR = {"r2d2-gibbs"}  # it has a beta prior on R2 in place of the prior's own scale, so no oracle judges it
 DRAWS = 100
 
 SIZES: dict[Scale, dict[str, Any]] = {
     "smoke": {
         "replicates": 1,
+        "oracles": 1,
         "scenarios": ["2"],
         "layers": [1],
         "rows": 2_500,
         "epochs": 60,
+        "chain_epochs": {"r2d2-mclmc": 10, "r2d2-gibbs": 200},
         "batch_size": 128,
         "recipe": "ours",
         "factors": [1.0],
-        "oracle": {"epochs": 40, "transitions": 10, "depth": 4},
     },
     "machine": {
         "replicates": 3,
+        "oracles": 1,
         "scenarios": ["1", "2", "3"],
         "layers": [0, 1, 2, 3],
         "rows": 10_000,
         "epochs": 100,
+        "chain_epochs": {"r2d2-mclmc": 25, "r2d2-gibbs": 400},
         "batch_size": 1024,
         "recipe": "ours",
         "factors": [1.0, 0.3],
-        "oracle": {"epochs": 100, "transitions": 30, "depth": 5},
     },
     "paper": {
         "replicates": 10,
+        "oracles": 10,
         "scenarios": ["1", "2", "3"],
         "layers": [0, 1, 2, 3],
         "rows": 10_000,
         "epochs": 100,
+        "chain_epochs": {"r2d2-mclmc": 500, "r2d2-gibbs": 4_000},
         "batch_size": 1024,
         "recipe": "paper",
         "factors": [1.0, 0.3, 3.0],
-        "oracle": {"epochs": 1000, "transitions": 2000, "depth": 10},
     },
 }
 
 
 def cells(scale: Scale, replicates: int | None = None, variant: str = "table") -> Sequence[Cell]:
-    """Return an oracle for each prior and problem, then every row on every problem, in every replicate."""
+    """Return every row on every problem in every replicate; in the first ones also the oracles that judge them."""
     size = SIZES[scale]
     listed: list[Cell] = []
     for replicate in range(size["replicates"] if replicates is None else replicates):
         for scenario in size["scenarios"]:
             for layers in size["layers"]:
-                where = f"s{scenario}-l{layers}-{replicate}"
                 problem = {
                     "setting": f"S{scenario} L={layers}",
                     "scenario": scenario,
@@ -103,90 +109,61 @@ def cells(scale: Scale, replicates: int | None = None, variant: str = "table") -
                     "layers": layers,
                     "replicate": replicate,
                     "seed": 1000 + replicate,
-                    **{name: size[name] for name in ("rows", "epochs", "batch_size", "recipe", "factors", "oracle")},
+                    "rows": size["rows"],
+                    "recipe": size["recipe"],
                 }
-                priors = {ROWS[row].prior: row for row in NAMES}
-                for row in priors.values():
-                    settings = {"kind": "oracle", "row": row, **problem}
-                    key = _oracle_key(settings)
-                    listed.append(Cell(f"oracle-{key}", settings, leaves=(f"{key}.safetensors",)))
-                for row in NAMES:
-                    settings = {"kind": "row", "row": row, **problem}
-                    listed.append(Cell(f"{row}-{where}", settings, 1, needs=(f"oracle-{_oracle_key(settings)}",)))
+                oracle = {"oracle": oracle_settings(scale, scenario, layers)} if replicate < size["oracles"] else {}
+                listed += _oracle_cells({**problem, **oracle}) if oracle else []
+                listed += [_row_cell(row, problem, oracle, size) for row in NAMES if layers == 0 or row not in LINEAR]
     return listed
 
 
+def _oracle_cells(problem: Settings) -> list[Cell]:
+    """Return the oracle of each prior."""
+    listed = []
+    for row in {ROWS[name].prior: name for name in reversed(NAMES)}.values():
+        settings = {"kind": "oracle", "row": row, **problem}
+        key = oracle_key(settings)
+        listed.append(Cell(f"oracle-{key}", settings, leaves=(f"{key}.safetensors",)))
+    return listed
+
+
+def _row_cell(row: str, problem: Settings, oracle: Settings, size: dict[str, Any]) -> Cell:
+    """Return the cell of a row, which needs its oracle where there is one."""
+    where = f"s{problem['scenario']}-l{problem['layers']}-{problem['replicate']}"
+    lengths = {
+        "epochs": size["chain_epochs"].get(row, size["epochs"]),
+        **{name: size[name] for name in ("batch_size", "factors")},
+    }
+    judge = {} if row in OTHER_POSTERIOR else oracle
+    settings = {"kind": "row", "row": row, **problem, **lengths, **judge}
+    return Cell(f"{row}-{where}", settings, 1, needs=(f"oracle-{oracle_key(settings)}",) if judge else ())
+
+
 def compute(settings: Settings, place: Place) -> dict[str, Any]:
-    """Compute an oracle, or fit a row and compare it with its oracle."""
+    """Compute an oracle, or fit a row and compare it with its oracle where it has one."""
     rows = simulated_rows(settings)
-    oracle = place.shared / (_oracle_key(settings) + ".safetensors")
+    oracle = place.shared / (oracle_key(settings) + ".safetensors")
     if settings["kind"] == "oracle":
-        return _compute_oracle(settings, rows, place, oracle)
+        return compute_oracle(settings, rows, place.run, oracle)
     chosen = fit_row(settings, nets.paper_mlp(rows.x.shape[1], settings["layers"]), rows, place)
     predicted: Any = chosen.posterior.predict(rows.test_x, DRAWS)
-    truth = load_file(oracle)
-    at_reference = chosen.posterior.predict(rows.test_x[:REFERENCE], DRAWS)
-    return {
+    result = {
         "mse": metrics.mse(rows.test_y, predicted.mean),
         "nll": -float(predicted.log_prob(rows.test_y).mean()),
         "coverage": metrics.coverage(rows.test_y, *predicted.interval(0.9)),
-        "inference_error": metrics.parameter_error(chosen.posterior.mean(), truth["mean"]),
-        "function_error": metrics.function_error(at_reference, truth["functions"]),
-        "function_distance": metrics.function_distance(at_reference, truth["functions"]),
         "tried": chosen.tried,
         "reference": reference_errors(rows),
     }
-
-
-def _compute_oracle(settings: Settings, rows: Rows, place: Place, file: Path) -> dict[str, Any]:
-    """Sample the posterior under a row's prior, and save the mean weights and draws of the function."""
-    x, y = _all_training_rows(rows)
-    prior = prior_of(settings["row"], settings["recipe"], len(y))
-    model = BayesianModel(nets.paper_mlp(x.shape[1], settings["layers"]), prior)
-    chains = [_chain(settings, model, (x, y), number, place.run) for number in range(CHAINS)]
-    at_reference = rows.test_x[:REFERENCE]
-    functions = torch.cat([chain.predict(at_reference, DRAWS // CHAINS).samples for chain in chains])
-    mean = torch.stack([chain.mean() for chain in chains]).mean(0)
-    save_file({"mean": mean, "functions": functions.contiguous()}, file)
-    convergence = of_predictions(chains, at_reference)
-    predicted = torch.stack([chain.predict(rows.test_x, DRAWS // CHAINS).mean for chain in chains]).mean(0)
-    return {
-        "rhat": convergence.worst_rhat,
-        "rhat_median": float(convergence.rhat.median()),
-        "ess": convergence.least_ess,
-        "divergences": convergence.divergences,
-        "mse": metrics.mse(rows.test_y, predicted),
-    }
-
-
-def _chain(
-    settings: Settings, model: BayesianModel, data: tuple[Tensor, Tensor], number: int, place: Path
-) -> Posterior:
-    """Run a chain of Hamiltonian Monte Carlo from the mean of a variational run, with a seed that no row has.
-
-    From random weights, hundreds of transitions would be spent on the way to where the posterior's mass is.
-    """
-    lengths, seed = settings["oracle"], ORACLE_SEED + CHAINS * settings["seed"] + number
-    options: dict[str, Any] = {"seed": seed, "verbose": False, "jobs": 1}
-    near = fit(
-        model,
-        data,
-        SVGI(),
-        epochs=lengths["epochs"],
-        batch_size=settings["batch_size"],
-        resume=place / f"near-{number}",
-        **options,
-    )
-    net = nets.paper_mlp(data[0].shape[1], settings["layers"])
-    net.load_state_dict(near.state_dict())
-    sampler = HMC(chains=1, start="net", max_tree_depth=lengths["depth"])
-    started = BayesianModel(net, prior_of(settings["row"], settings["recipe"], len(data[1])))
-    return fit(started, data, sampler, epochs=lengths["transitions"], resume=place / f"chain-{number}", **options)
-
-
-def _oracle_key(settings: Settings) -> str:
-    prior = ROWS[settings["row"]].prior.lower()
-    return f"{prior}-s{settings['scenario']}-l{settings['layers']}-{settings['replicate']}"
+    if "oracle" in settings:
+        truth = load_file(oracle)
+        at_reference = chosen.posterior.predict(rows.test_x[:REFERENCE], DRAWS)
+        result |= {
+            "inference_error": metrics.parameter_error(mean_weights(chosen.posterior), truth["mean"]),
+            "function_error": metrics.function_error(at_reference, truth["functions"]),
+            "function_distance": metrics.function_distance(at_reference, truth["functions"]),
+        }
+    return result
 
 
 def _all_training_rows(rows: Rows) -> tuple[Tensor, Tensor]:
@@ -221,8 +198,8 @@ def reduced(scale: Scale) -> str:
         return ""
     return (
         f"{size['replicates']} replicates of the paper's {full['replicates']}, {size['epochs']} epochs of "
-        f"{full['epochs']}, no early stopping; {our_training(size)}; oracles are {size['oracle']['transitions']} "
-        "transitions of two chains, half of them warm-up, from the means of variational runs"
+        f"{full['epochs']}, no early stopping; {our_training(size)}; oracles for {size['oracles']} of the replicates, "
+        f"{STARTS} starts each, whose chains are as short as an hour allows"
     )
 
 

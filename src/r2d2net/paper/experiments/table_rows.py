@@ -66,11 +66,19 @@ ROWS = {
         Row("hs-svgi", "HS", "SVGI"),
         Row("sas-svgi", "SaS", "SVGI"),
         Row("adaptive-svgi", "Adaptive", "SVGI"),  # ours
+        # R2D2 by algorithms that the paper does not know
+        Row("r2d2-mclmc", "R2D2", "MCLMC"),
+        Row("r2d2-gibbs", "R2D2", "LinearGibbs"),
     )
 }
 
+OUR_ALGORITHMS = ("MCLMC", "LinearGibbs")  # the paper has no recipe for them
 # rows that are in no table of the paper
-OURS = {row.name for row in ROWS.values() if row.algorithm == "SVGI" and row.prior != "R2D2"}
+OURS = {
+    row.name
+    for row in ROWS.values()
+    if row.algorithm in OUR_ALGORITHMS or (row.algorithm == "SVGI" and row.prior != "R2D2")
+}
 
 PRIORS: dict[str, AnyPrior] = {
     "HS": priors.Horseshoe(),
@@ -115,7 +123,7 @@ def method_of(row: str, recipe: Recipe = "ours", **settings: Any) -> Method:
     _, prior, algorithm = ROWS[row]
     name = WITHOUT_PRIOR.get(prior) or ALGORITHMS.get(algorithm, algorithm)
     kind = getattr(inference, name)
-    if recipe == "ours":
+    if recipe == "ours" or algorithm in OUR_ALGORITHMS:
         return kind(**settings)
     default, papers = kind(), {}
     if default.optimizes:
