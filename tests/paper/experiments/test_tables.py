@@ -27,6 +27,7 @@ from r2d2net.paper.experiments import (
     ood_detection,
     regimes,
     simulation,
+    simulation_oracles,
     uci,
 )
 from r2d2net.paper.experiments.artefact import SCALES
@@ -108,33 +109,52 @@ def test_the_paper_s_recipe() -> None:
     assert Augment() != PAPER_AUGMENT
 
 
+SHORT = {"rows": 300, "epochs": 2, "oracle": {"starts": 4, "chains": 1, "sweep_steps": 2, "epochs": 12}}
+
+
 def test_a_row_of_the_simulation_is_judged_by_its_oracle(tmp_path: Path) -> None:
     cells = {cell.key: cell for cell in simulation.cells("smoke")}
-    short = {"rows": 300, "epochs": 2, "oracle": {"epochs": 2, "transitions": 8, "depth": 2}}
     found = {}
-    for key in ("oracle-r2d2-s2-l1-0", "r2d2-svgi-s2-l1-0"):
-        settings = {**cells[key].settings, **short}
+    for key in ("oracle-r2d2-s2-l1-0", "r2d2-svgi-s2-l1-0", "r2d2-mclmc-s2-l1-0"):
+        epochs = {"epochs": 12} if "mclmc" in key else {}
+        method = {"method": {"sweep_steps": 2}} if "mclmc" in key else {}
+        settings = {**cells[key].settings, **SHORT, **epochs, **method}
         found[key] = simulation.compute(settings, Place(tmp_path / key, tmp_path))
-    oracle, row = found.values()
+    oracle, *rows = found.values()
     assert (tmp_path / "r2d2-s2-l1-0.safetensors").exists()
     assert oracle["mse"] > 0
-    assert row["inference_error"] > 0
-    assert row["function_distance"] > 0
-    assert row["reference"]["oracle"] < row["reference"]["least_squares"]
+    assert oracle["function_distance"] > 0
+    for row in rows:
+        assert row["inference_error"] > 0
+        assert row["function_distance"] > 0
+        assert row["reference"]["oracle"] < row["reference"]["least_squares"]
 
 
-def test_an_oracle_has_the_prior_of_its_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_without_an_oracle_are_not_judged(tmp_path: Path) -> None:
+    cells = {cell.key: cell for cell in simulation.cells("machine")}
+    assert not [key for key in cells if "gibbs" in key and "l0" not in key]  # for linear models alone
+    assert "oracle" in cells["r2d2-mclmc-s1-l3-0"].settings
+    assert "oracle" not in cells["r2d2-mclmc-s1-l3-1"].settings
+    assert cells["r2d2-gibbs-s1-l0-0"].needs == cells["r2d2-svgi-s1-l3-1"].needs == ()
+    settings = {**cells["r2d2-gibbs-s2-l0-0"].settings, "rows": 300, "epochs": 40}
+    found = simulation.compute(settings, Place(tmp_path / "run", tmp_path))
+    assert "function_distance" not in found
+    assert found["mse"] < 1.2 * found["reference"]["least_squares"]
+
+
+@pytest.mark.parametrize("layers", [0, 1])
+def test_an_oracle_has_the_prior_of_its_rows(layers: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     priors: list[Any] = []
 
     def model(net: torch.nn.Module, prior: Any) -> BayesianModel:
         priors.append(prior)
         return BayesianModel(net, prior)
 
-    monkeypatch.setattr(simulation, "BayesianModel", model)
+    monkeypatch.setattr(simulation_oracles, "BayesianModel", model)
     cell = next(cell for cell in simulation.cells("smoke") if cell.key == "oracle-r2d2-s2-l1-0")
-    short = {"rows": 300, "epochs": 2, "recipe": "paper", "oracle": {"epochs": 2, "transitions": 8, "depth": 2}}
-    simulation.compute({**cell.settings, **short}, Place(tmp_path / "run", tmp_path))
-    assert [prior.a_pi for prior in priors] == [0.6, 0.6, 0.6]
+    settings = {**cell.settings, **SHORT, "recipe": "paper", "layers": layers}
+    simulation.compute(settings, Place(tmp_path / "run", tmp_path))
+    assert [prior.a_pi for prior in priors] == [0.6] * 4
 
 
 def test_any_folder_of_the_uci_layout_is_a_table(tables: Path, tmp_path: Path) -> None:

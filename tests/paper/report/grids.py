@@ -26,13 +26,15 @@ def write_grid(folder, artefact, cells, *, missing=(), **about):
     return folder
 
 
-def simulation(mse, seeds=(0, 1, 2), setting="S2 L=1", floor=9.0):
+def simulation(mse, seeds=(0, 1, 2), setting="S2 L=1", floor=9.0, rhat=1.01):
     """Make up the rows and the oracle of one setting; ``mse`` has for each row a number for each seed."""
     made = []
     for seed in seeds:
         problem = {"setting": setting, "seed": seed, "replicate": seed}
-        oracle = {"rhat": 1.01 + seed / 10, "ess": 50.0, "mse": 10.0}
-        made.append(cell(f"oracle-r2d2-{seed}", {"kind": "oracle", "row": "r2d2-svgi", **problem}, oracle))
+        oracle = {"rhat": rhat + seed / 10, "ess": 50.0, "function_distance": 0.5, "spread": 2.0, "mse": 10.0}
+        size = {"starts": 4, "chains": 2}
+        settings = {"kind": "oracle", "row": "r2d2-svgi", **problem, "oracle": size}
+        made.append(cell(f"oracle-r2d2-{seed}", settings, oracle))
         for row, values in mse.items():
             result = {
                 "mse": values[seed],

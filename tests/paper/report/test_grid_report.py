@@ -53,8 +53,13 @@ def test_the_page_of_the_simulation(grid, tmp_path):
     assert "by that of the paired difference it is 0 of 1." in text
     assert "| S2 L=1 | gauss-svi | 0.6667 | 1 | 0.33 | ties | is behind |" in text
     assert "### MSE over that of: true function | row | S2 L=1 | |---|---| | gauss-svi | 2.333 ± 0.11 |" in text
-    assert "| S2 L=1 | r2d2 | 1.21 | 50 | 10 ± 0 |" in text
-    assert "1 of 1 are such." in text
+    assert "| S2 L=1 | r2d2 | 4 x 2 | 1.21 | - | - | 50 | 0.5 (25%) | 10 ± 0 | no |" in text
+    assert "**0 of 1** have." in text
+    assert "| row | S2 L=1 | |---|---| | r2d2-svgi | (4) |" in text  # 2 over 0.5; gauss-svi has no oracle
+    assert "| r2d2-svgi | 0 | 0 | - | 4 |" in text
+    sure = write_grid(tmp_path / "sure", "simulation", simulation(MSE, rhat=0.81))
+    assert "| r2d2-svgi | 4 times |" in report_as_markdown(sure)
+    assert "**1 of 1** have." in report_as_markdown(sure)
     low = write_grid(tmp_path / "low", "simulation", simulation(MSE, floor=30.0))
     assert "in 0 of them; R2D2-SVGI's is at or below the paper's in **0 of 0**." in report_as_markdown(low)
     assert "| not compared: the paper's is below the noise |" in report_as_markdown(low)

@@ -74,7 +74,8 @@ def choices_as_markdown(grid: GridResults) -> str:
         return "One candidate, so nothing was chosen.\n\n" + pipe_table(["row", *names], lines)
     head = (
         "How often each candidate had the least negative log predictive density on validation rows, which are no test "
-        "rows. Every row of the table had as many candidates, but for HMC, which has no step size to choose.\n\n"
+        "rows. Every row of the table had as many candidates, but for chains that have no step size to choose (HMC, "
+        "MCLMC, LinearGibbs).\n\n"
     )
     return head + pipe_table(["row", *names], lines)
 

@@ -1,5 +1,5 @@
-"""The page of "simulation": R2D2-SVGI beside the paper and among our rows, errors relative to reference predictors, and
-how well the oracles have converged."""
+"""The page of "simulation": R2D2-SVGI beside the paper and among our rows, errors relative to reference predictors,
+verdicts on the rows' inference, and how well the oracles have converged."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import Any
 
 from r2d2net.paper.report.comparison import ComparedMean, format_mean, format_number, mean_with_error
 from r2d2net.paper.report.grid_results import GridResults
+from r2d2net.paper.report.oracle_verdicts import inference_section, oracle_section
 from r2d2net.paper.report.row_ranking import R2D2_SVGI, Placement, paired_error, placements
 from r2d2net.paper.report.table_layouts import compare_grid
 from r2d2net.report.markdown_text import pipe_table
 
 REFERENCES = {"oracle": "true function", "least_squares": "least squares", "constant": "best constant"}
 CELLS = 12  # of the paper's table: three scenarios, no to three hidden layers
-CONVERGED = 1.05  # largest R-hat of an oracle that has converged
 
 
 def text(grid: GridResults) -> str:
@@ -31,7 +31,7 @@ def text(grid: GridResults) -> str:
     if rows:
         parts += [_beside_the_paper(entries, references(grid)), _among_ours(entries, rows), _relative(rows)]
     if oracles:
-        parts.append(_oracles(oracles))
+        parts += [inference_section(rows, oracles), oracle_section(oracles)]
     return "\n".join(part for part in parts if part)
 
 
@@ -139,24 +139,3 @@ def _by_replicate(rows: list[dict[str, Any]], setting: str, name: str) -> list[f
     """The values of a reference, one for each replicate: all rows of a replicate have the same."""
     cells = [cell for cell in rows if cell["settings"]["setting"] == setting]
     return list({cell["settings"]["seed"]: float(cell["result"]["reference"][name]) for cell in cells}.values())
-
-
-def _oracles(oracles: list[dict[str, Any]]) -> str:
-    lines = []
-    by_cell: dict[tuple[str, str], list[dict[str, Any]]] = defaultdict(list)
-    for oracle in oracles:
-        by_cell[oracle["settings"]["setting"], oracle["key"].split("-")[1]].append(oracle["result"])
-    for (setting, prior), results in by_cell.items():
-        largest, least = max(result["rhat"] for result in results), min(result["ess"] for result in results)
-        mse = format_mean(*mean_with_error([result["mse"] for result in results]))
-        lines.append([setting, prior, format_number(largest), format_number(least), mse])
-    rough = sum(float(line[2]) > CONVERGED for line in lines)
-    return (
-        "## How good the oracles are\n\n"
-        "Hamiltonian Monte Carlo on each prior: the largest R-hat and the least effective sample size of its "
-        f"predictions at 200 test inputs, over the replicates. An oracle with R-hat above {CONVERGED} has not "
-        f"converged, and errors that are measured against it are those of a rough oracle: {rough} of {len(lines)} are "
-        "such. Chains start at means of SVGI, so rows by SVGI are near a rough oracle by the way it is made. Oracles "
-        "have also seen the rows that chose the step sizes.\n\n"
-        + pipe_table(["cell", "prior", "largest R-hat", "least ESS", "test MSE"], lines)
-    )
