@@ -5,9 +5,9 @@
     dense     200 inputs, all relevant, coefficients N(0, 0.2^2)
     teacher   50 inputs, of which 5 feed a tanh network of 10 units       1,000 rows, noise 0.3
 
-The first three are linear, so that the variational modes can be compared with exact Monte Carlo (HMC with Gibbs sweeps
-of the scales), which shows how well a prior does and how much of that its approximation loses. Every prior has the same
-modes and the same grid of step sizes, chosen on held-out rows.
+The first three are linear, so that the variational modes can be compared with exact Gibbs sampling (`linear_oracle`),
+which shows how well a prior does and how much of that its approximation loses. Every prior has the same modes, and the
+variational ones the same grid of step sizes, chosen on held-out rows.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ from r2d2net.model import AnyPrior, BayesianModel
 from r2d2net.paper.experiments import TITLES
 from r2d2net.paper.experiments.artefact import Artefact, Scale
 from r2d2net.paper.experiments.grid import Cell, Place, Settings
-from r2d2net.paper.experiments.row_fitting import fit_best
+from r2d2net.paper.experiments.linear_oracle import sample_linear
+from r2d2net.paper.experiments.row_fitting import Chosen, fit_best
 
 LINEAR = ("sparse", "big", "dense")
 REGIMES = (*LINEAR, "teacher")
@@ -44,12 +45,13 @@ MODES = ("svgi", "cavi", "exact")
 INPUTS, RELEVANT, ROWS, NOISE = 200, 10, 500, 1.0
 TEACHER_INPUTS, TEACHER_RELEVANT, TEACHER_UNITS, TEACHER_ROWS, TEACHER_NOISE = 50, 5, 10, 1_000, 0.3
 TEST, VALIDATION, DRAWS, HIDDEN, BATCH = 2_000, 0.1, 100, 50, 100
+CHAINS = 4  # of exact sampling
 REFERENCE = 200  # test inputs at which convergence is judged
 
 SIZES: dict[Scale, dict[str, Any]] = {
-    "smoke": {"replicates": 1, "epochs": 5, "transitions": 8, "depth": 3, "factors": [1.0]},
-    "machine": {"replicates": 10, "epochs": 400, "transitions": 300, "depth": 7, "factors": [1.0, 0.3]},
-    "paper": {"replicates": 20, "epochs": 2_000, "transitions": 4_000, "depth": 10, "factors": [1.0, 0.3, 3.0]},
+    "smoke": {"replicates": 1, "epochs": 5, "sweeps": 40, "factors": [1.0]},
+    "machine": {"replicates": 10, "epochs": 400, "sweeps": 2_000, "factors": [1.0, 0.3]},
+    "paper": {"replicates": 20, "epochs": 2_000, "sweeps": 20_000, "factors": [1.0, 0.3, 3.0]},
 }
 
 
@@ -66,7 +68,7 @@ def cells(scale: Scale, replicates: int | None = None) -> Sequence[Cell]:
                 "mode": mode,
                 "replicate": replicate,
                 "seed": 4000 + replicate,
-                **{name: size[name] for name in ("epochs", "transitions", "depth", "factors")},
+                **{name: size[name] for name in ("epochs", "sweeps", "factors")},
             },
         )
         for replicate in range(size["replicates"] if replicates is None else replicates)
@@ -86,20 +88,24 @@ def compute(settings: Settings, place: Place) -> dict[str, Any]:
     x, y, x_test, y_test = simulated.x[:rows], simulated.y[:rows], simulated.x[rows:], simulated.y[rows:]
     inputs = x.shape[1]
     net: nn.Module = nn.Linear(inputs, 1) if regime in LINEAR else nets.mlp(inputs, [HIDDEN], 1)
+    model = BayesianModel(net, PRIORS[settings["prior"]])
     exact = settings["mode"] == "exact"
-    methods: dict[str, Any] = {"svgi": inference.SVGI, "cavi": inference.CAVI}
-    options = {"epochs": settings["transitions"]} if exact else {"epochs": settings["epochs"], "batch_size": BATCH}
-    chosen = fit_best(
-        BayesianModel(net, PRIORS[settings["prior"]]),
-        (x[:held], y[:held]),
-        inference.HMC(chains=1, max_tree_depth=settings["depth"]) if exact else methods[settings["mode"]](),
-        (x[held:], y[held:]),
-        place.run,
-        factors=settings["factors"],
-        steps_per_epoch=held // BATCH,
-        seed=seed,
-        **options,
-    )
+    if exact:
+        sampled = sample_linear(model, (x[:held], y[:held]), chains=CHAINS, sweeps=settings["sweeps"], seed=seed)
+        chosen = Chosen(sampled, [])
+    else:
+        chosen = fit_best(
+            model,
+            (x[:held], y[:held]),
+            inference.SVGI() if settings["mode"] == "svgi" else inference.CAVI(),
+            (x[held:], y[held:]),
+            place.run,
+            factors=settings["factors"],
+            steps_per_epoch=held // BATCH,
+            epochs=settings["epochs"],
+            batch_size=BATCH,
+            seed=seed,
+        )
     predicted: Any = chosen.posterior.predict(x_test, DRAWS)
     result = {
         "mse": metrics.mse(y_test, predicted.mean),
@@ -168,7 +174,7 @@ def reduced(scale: Scale) -> str:
         return ""
     return (
         f"{size['replicates']} data sets of {full['replicates']}, {size['epochs']} epochs of {full['epochs']:,}, "
-        f"{size['transitions']} transitions of {full['transitions']:,}, half of them warm-up"
+        f"{size['sweeps']:,} sweeps of {full['sweeps']:,}"
     )
 
 
