@@ -37,6 +37,8 @@ class Placement(NamedTuple):
 def placements(entries: Sequence[ComparedMean], row: str = R2D2_SVGI) -> list[Placement]:
     """Return the place of a row in each column in which it and at least one other row have results.
 
+    Rows with fewer replicates than this one are left out: their means are of other data sets.
+
     Args:
         entries: The entries of one metric.
         row: The row.
@@ -48,10 +50,11 @@ def placements(entries: Sequence[ComparedMean], row: str = R2D2_SVGI) -> list[Pl
     places = []
     for setting, column in columns.items():
         mine = [entry for entry in column if entry.row == row]
-        if not mine or len(column) < 2:
+        compared = [entry for entry in column if mine and entry.replicates >= mine[0].replicates]
+        if len(compared) < 2:
             continue
         sign = 1.0 if mine[0].metric in LOWER_IS_BETTER else -1.0
-        best = min(column, key=lambda entry: (sign * (entry.mean or 0.0), entry.row != row))
+        best = min(compared, key=lambda entry: (sign * (entry.mean or 0.0), entry.row != row))
         gap = sign * ((mine[0].mean or 0.0) - (best.mean or 0.0))
         places.append(Placement(setting, best.row, gap, best.error))
     return places
