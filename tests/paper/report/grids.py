@@ -31,7 +31,8 @@ def simulation(mse, seeds=(0, 1, 2), setting="S2 L=1", floor=9.0, rhat=1.01):
     made = []
     for seed in seeds:
         problem = {"setting": setting, "seed": seed, "replicate": seed}
-        oracle = {"rhat": rhat + seed / 10, "ess": 50.0, "function_distance": 0.5, "spread": 2.0, "mse": 10.0}
+        own = {"function_distance": 0.5, "function_error": 0.2, "spread": 2.0}
+        oracle = {"rhat": rhat + seed / 10, "ess": 50.0, "mse": 10.0, **own}
         size = {"starts": 4, "chains": 2}
         settings = {"kind": "oracle", "row": "r2d2-svgi", **problem, "oracle": size}
         made.append(cell(f"oracle-r2d2-{seed}", settings, oracle))

@@ -56,6 +56,7 @@ def test_the_page_of_the_simulation(grid, tmp_path):
     assert "| S2 L=1 | r2d2 | 4 x 2 | 1.21 | - | - | 50 | 0.5 (25%) | 10 ± 0 | no |" in text
     assert "**0 of 1** have." in text
     assert "| row | S2 L=1 | |---|---| | r2d2-svgi | (4) |" in text  # 2 over 0.5; gauss-svi has no oracle
+    assert "| row | S2 L=1 | |---|---| | r2d2-svgi | (5) |" in text  # by the means: 1 over 0.2
     assert "| r2d2-svgi | 0 | 0 | - | 4 |" in text
     sure = write_grid(tmp_path / "sure", "simulation", simulation(MSE, rhat=0.81))
     assert "| r2d2-svgi | 4 times |" in report_as_markdown(sure)

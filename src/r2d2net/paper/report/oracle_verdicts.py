@@ -1,6 +1,8 @@
 """Verdicts on inference: how far a row is from its oracle in function space, in units of the oracle's own error.
 
-    k = d(row, oracle) / d(half of the oracle's starts, the other half),      d the Wasserstein-1 distance of functions
+    k = d(row, oracle) / d(half of the oracle's starts, the other half)
+
+with d the Wasserstein-1 distance of the functions' draws, or the root mean square distance of their means.
 
     within      k <= 1: the oracle cannot tell the row from its own chains
     k times     the row is farther from the oracle than the oracle's halves are from each other
@@ -20,6 +22,10 @@ from r2d2net.paper.report.comparison import format_mean, format_number, mean_wit
 from r2d2net.report.markdown_text import pipe_table
 
 CONVERGED = 1.01  # largest R-hat of an oracle that has converged
+DISTANCES = {
+    "function_distance": "Distributions of the predictions (Wasserstein-1 distance)",
+    "function_error": "Means of the predictions (root mean square distance)",
+}
 Results = Sequence[dict[str, Any]]
 
 
@@ -52,12 +58,13 @@ class Verdict(NamedTuple):
         return "within" if self.ratio <= 1 else f"{self.ratio:.2g} times"
 
 
-def verdicts(rows: Results, oracles: Results) -> list[Verdict]:
+def verdicts(rows: Results, oracles: Results, metric: str = "function_distance") -> list[Verdict]:
     """Compare every row with its oracle.
 
     Args:
         rows: Results of rows.
         oracles: Results of oracles.
+        metric: Name of the distance d.
 
     Returns:
         A verdict for each row and problem that have been compared, in the order of the rows.
@@ -65,10 +72,10 @@ def verdicts(rows: Results, oracles: Results) -> list[Verdict]:
     by_problem = {_problem(cell["key"].split("-")[1], cell): cell["result"] for cell in oracles}
     found: dict[tuple[str, str], list[tuple[float, float]]] = defaultdict(list)
     for cell in rows:
-        row, distance = cell["settings"]["row"], cell["result"].get("function_distance")
+        row, distance = cell["settings"]["row"], cell["result"].get(metric)
         oracle = by_problem.get(_problem(row.split("-")[0], cell), {})
-        if distance is not None and oracle.get("function_distance"):
-            found[row, cell["settings"]["setting"]].append((distance / oracle["function_distance"], oracle["rhat"]))
+        if distance is not None and oracle.get(metric):
+            found[row, cell["settings"]["setting"]].append((distance / oracle[metric], oracle["rhat"]))
     return [
         Verdict(row, setting, fmean(ratio for ratio, _ in pairs), max(rhat for _, rhat in pairs) <= CONVERGED)
         for (row, setting), pairs in found.items()
@@ -89,7 +96,22 @@ def inference_section(rows: Results, oracles: Results) -> str:
     Returns:
         Markdown.
     """
-    found = verdicts(rows, oracles)
+    tables = [_tables(title, verdicts(rows, oracles, metric)) for metric, title in DISTANCES.items()]
+    if not any(tables):
+        return ""
+    return (
+        "## Inference errors, decided\n\n"
+        "The distance of each row's predictions from its oracle's, at 200 test inputs, in units of the oracle's own "
+        "error: the distance between two halves of its starts. *within*: the oracle cannot tell the row from its own "
+        "chains; *k times*: the row is farther from the oracle than that; *(k)*: the oracle has not converged (R-hat "
+        f"above {CONVERGED}), so that k compares the row with how far its starts disagree. An exact sampler would have "
+        "k below 1. Functions are compared and not weights, since hidden units can be exchanged.\n\n"
+        + "\n".join(tables)
+    )
+
+
+def _tables(title: str, found: list[Verdict]) -> str:
+    """Write the verdicts by one distance, and a summary of each row."""
     if not found:
         return ""
     names = list(dict.fromkeys(verdict.row for verdict in found))
@@ -97,12 +119,7 @@ def inference_section(rows: Results, oracles: Results) -> str:
     words = {(verdict.row, verdict.setting): verdict.word for verdict in found}
     lines = [[row, *(words.get((row, setting), "-") for setting in settings)] for row in names]
     return (
-        "## Inference errors, decided\n\n"
-        "The Wasserstein-1 distance of each row's predictions from its oracle's, at 200 test inputs, in units of the "
-        "oracle's own error: the distance between two halves of its starts. *within*: the oracle cannot tell the row "
-        "from its own chains; *k times*: the row is farther from the oracle than that; *(k)*: the oracle has not "
-        f"converged (R-hat above {CONVERGED}), so that k compares the row with how far its starts disagree. An exact "
-        "sampler would have k below 1. Functions are compared and not weights, since hidden units can be exchanged.\n\n"
+        f"### {title}\n\n"
         + pipe_table(["row", *settings], lines)
         + "\n"
         + pipe_table(
