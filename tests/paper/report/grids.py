@@ -41,11 +41,10 @@ def simulation(mse, seeds=(0, 1, 2), setting="S2 L=1", floor=9.0, rhat=1.01):
                 "mse": values[seed],
                 "nll": 1.0,
                 "coverage": 0.9,
-                "inference_error": 5.0,
-                "function_error": 1.0,
-                "function_distance": 2.0,
                 "tried": [{"factor": 1.0, "validation": 2.0}, {"factor": 0.3, "validation": 1.0 + 2.0 * (seed == 2)}],
                 "reference": {"oracle": floor, "least_squares": 500.0, "constant": 1000.0},
             }
             made.append(cell(f"{row}-{seed}", {"kind": "row", "row": row, **problem}, result))
+        distances = {"inference_error": 5.0, "function_error": 1.0, "function_distance": 2.0}
+        made.append(cell(f"judge-{seed}", {"kind": "judgement", "row": "r2d2-svgi", **problem}, distances))
     return made

@@ -32,12 +32,12 @@ def test_a_report_says_what_is_missing_and_where_the_rest_is_from(grid):
     (grid / "cells" / "hs-svi-0.log").write_text("Traceback\nValueError: <b>no|no</b>\n")
     text = report_as_markdown(grid)
     assert "Less than in the paper: fewer images." in text
-    assert "**1 of 10 cells have no result**" in text
+    assert "**1 of 13 cells have no result**" in text
     assert r"| hs-svi-0 | ValueError: \<b\>no\|no\</b\> |" in text
     assert "| r2d2-svgi | - (509.2), not run | 21.67 ± 1.2 (22.38), within error |" in text
     assert "| gauss-svi | 2 |" not in text
     assert "| row | step size × 1 | step size × 0.3 |\n|---|---|---|\n| gauss-svi | 1 | 2 |" in text
-    assert "| hours of one core | 9 |" in text
+    assert "| hours of one core | 12 |" in text
     assert "| commit | abc |" in text
     assert "Scenario 2 of the table is not that of the text." in text
     (grid / "cells" / "hs-svi-0.log").unlink()
@@ -55,7 +55,7 @@ def test_the_page_of_the_simulation(grid, tmp_path):
     assert "### MSE over that of: true function | row | S2 L=1 | |---|---| | gauss-svi | 2.333 ± 0.11 |" in text
     assert "| S2 L=1 | r2d2 | 4 x 2 | 1.21 | - | - | 50 | 0.5 (25%) | 10 ± 0 | no |" in text
     assert "**0 of 1** have." in text
-    assert "| row | S2 L=1 | |---|---| | r2d2-svgi | (4) |" in text  # 2 over 0.5; gauss-svi has no oracle
+    assert "| row | S2 L=1 | |---|---| | r2d2-svgi | (4) |" in text  # 2 over 0.5
     assert "| row | S2 L=1 | |---|---| | r2d2-svgi | (5) |" in text  # by the means: 1 over 0.2
     assert "| r2d2-svgi | 0 | 0 | - | 4 |" in text
     sure = write_grid(tmp_path / "sure", "simulation", simulation(MSE, rhat=0.81))
@@ -124,14 +124,14 @@ def test_html_in_a_text_is_shown_not_obeyed():
 def test_results_as_numbers(grid):
     write_report(grid)
     exported = json.loads((grid / "results.json").read_text())
-    assert (exported["artefact"], exported["cells"], exported["missing"]) == ("simulation", 10, ["hs-svi-0"])
+    assert (exported["artefact"], exported["cells"], exported["missing"]) == ("simulation", 13, ["hs-svi-0"])
     entries = {(e["setting"], e["row"]): e for e in exported["tables"][0]["entries"]}
     ours = entries["S2 L=1", "r2d2-svgi"]
     assert ours["mean"] == pytest.approx(65 / 3)
     assert (ours["replicates"], ours["paper"], ours["mark"]) == (3, 22.38, "within error")
     assert entries["S1 L=0", "r2d2-svgi"]["mark"] == "not run"
     table = pd.read_parquet(grid / "results.parquet")
-    assert len(table) == 9
+    assert len(table) == 12
     row = table[table["key"] == "r2d2-svgi-2"].iloc[0]
     assert (row["settings.row"], row["result.mse"], row["commit"], row["seconds"]) == ("r2d2-svgi", 24.0, "abc", 3600.0)
     assert (row["seed"], row["versions.torch"], row["result.reference.constant"]) == (2, "2.13", 1000.0)
@@ -166,7 +166,7 @@ def test_the_command_writes_reports_and_an_index(grid, tmp_path):
     assert done.exit_code == 0, done.output
     assert f"wrote {tmp_path / 'index.html'}" in done.output
     index = (tmp_path / "index.md").read_text()
-    assert "| [simulation](simulation-machine/report.md) | a title | machine | 9 of 10 |" in index
+    assert "| [simulation](simulation-machine/report.md) | a title | machine | 12 of 13 |" in index
     assert "[unheard-of](other-smoke/report.md)" in index
     assert "| simulation (machine) | Test MSE | 1 within error, 11 not run | ties 1 |" in index
     assert 'href="simulation-machine/report.html"' in (tmp_path / "index.html").read_text()

@@ -3,8 +3,9 @@
 Three further rows have the rivals' priors by SVGI, so that rivals have the algorithm of R2D2-Net too. Two have R2D2 by
 algorithms that the paper does not know: microcanonical chains, and exact Gibbs sampling, which is for linear models.
 
-In a first stage chains compute an oracle for each prior, scenario and depth (`simulation_oracles`). The rows are then
-measured on test rows and against the oracle: by the paper's distance of mean weights, and in function space. The MSE is
+Three kinds of cells: an oracle for each prior, scenario and depth, by chains (`simulation_oracles`); the rows, measured
+on test rows; and a judgement of each row by its oracle, by the paper's distance of mean weights and in function space.
+So a row needs no second fit where only oracles are missing, but for one whose draws have been thrown away. The MSE is
 given beside that of the true function, of least squares and of the best constant on the same test rows.
 """
 
@@ -14,7 +15,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from r2d2net import metrics, nets
@@ -112,58 +113,73 @@ def cells(scale: Scale, replicates: int | None = None, variant: str = "table") -
                     "rows": size["rows"],
                     "recipe": size["recipe"],
                 }
-                oracle = {"oracle": oracle_settings(scale, scenario, layers)} if replicate < size["oracles"] else {}
-                listed += _oracle_cells({**problem, **oracle}) if oracle else []
-                listed += [_row_cell(row, problem, oracle, size) for row in NAMES if layers == 0 or row not in LINEAR]
+                names = [row for row in NAMES if layers == 0 or row not in LINEAR]
+                judged = replicate < size["oracles"]
+                listed += [_row_cell({"row": row, **problem}, size, judged=judged) for row in names]
+                if judged:
+                    oracle = {**problem, "oracle": oracle_settings(scale, scenario, layers)}
+                    firsts = {ROWS[row].prior: row for row in reversed(names)}
+                    listed += [_oracle_cell({"row": row, **oracle}) for row in firsts.values()]
+                    listed += [_judgement({"row": row, **oracle}, size) for row in names if row not in OTHER_POSTERIOR]
     return listed
 
 
-def _oracle_cells(problem: Settings) -> list[Cell]:
-    """Return the oracle of each prior."""
-    listed = []
-    for row in {ROWS[name].prior: name for name in reversed(NAMES)}.values():
-        settings = {"kind": "oracle", "row": row, **problem}
-        key = oracle_key(settings)
-        listed.append(Cell(f"oracle-{key}", settings, leaves=(f"{key}.safetensors",)))
-    return listed
+def _row_cell(settings: Settings, size: dict[str, Any], *, judged: bool) -> Cell:
+    """Return the cell of a row."""
+    name = _name(settings)
+    leaves = (f"{name}.safetensors",) if judged and settings["row"] not in OTHER_POSTERIOR else ()
+    return Cell(name, {"kind": "row", **settings, **_lengths(settings["row"], size)}, leaves=leaves)
 
 
-def _row_cell(row: str, problem: Settings, oracle: Settings, size: dict[str, Any]) -> Cell:
-    """Return the cell of a row, which needs its oracle where there is one."""
-    where = f"s{problem['scenario']}-l{problem['layers']}-{problem['replicate']}"
-    lengths = {
-        "epochs": size["chain_epochs"].get(row, size["epochs"]),
-        **{name: size[name] for name in ("batch_size", "factors")},
-    }
-    judge = {} if row in OTHER_POSTERIOR else oracle
-    settings = {"kind": "row", "row": row, **problem, **lengths, **judge}
-    return Cell(f"{row}-{where}", settings, 1, needs=(f"oracle-{oracle_key(settings)}",) if judge else ())
+def _oracle_cell(settings: Settings) -> Cell:
+    """Return the cell of an oracle, whose prior is that of a row."""
+    key = oracle_key(settings)
+    return Cell(f"oracle-{key}", {"kind": "oracle", **settings}, leaves=(f"oracle-{key}.safetensors",))
+
+
+def _judgement(settings: Settings, size: dict[str, Any]) -> Cell:
+    """Return the cell in which a row is compared with its oracle."""
+    name, needs = _name(settings), f"oracle-{oracle_key(settings)}"
+    lengths = _lengths(settings["row"], size)
+    return Cell(f"judge-{name}", {"kind": "judgement", **settings, **lengths}, 1, needs=(name, needs))
+
+
+def _name(settings: Settings) -> str:
+    return f"{settings['row']}-s{settings['scenario']}-l{settings['layers']}-{settings['replicate']}"
+
+
+def _lengths(row: str, size: dict[str, Any]) -> Settings:
+    epochs = size["chain_epochs"].get(row, size["epochs"])
+    return {"epochs": epochs, "batch_size": size["batch_size"], "factors": size["factors"]}
 
 
 def compute(settings: Settings, place: Place) -> dict[str, Any]:
-    """Compute an oracle, or fit a row and compare it with its oracle where it has one."""
+    """Compute an oracle, fit a row, or compare a row with its oracle."""
+    oracle, row = (place.shared / f"{name}.safetensors" for name in (f"oracle-{oracle_key(settings)}", _name(settings)))
+    if settings["kind"] == "judgement":
+        return _compare(load_file(row), load_file(oracle))
     rows = simulated_rows(settings)
-    oracle = place.shared / (oracle_key(settings) + ".safetensors")
     if settings["kind"] == "oracle":
         return compute_oracle(settings, rows, place.run, oracle)
     chosen = fit_row(settings, nets.paper_mlp(rows.x.shape[1], settings["layers"]), rows, place)
     predicted: Any = chosen.posterior.predict(rows.test_x, DRAWS)
-    result = {
+    functions = chosen.posterior.predict(rows.test_x[:REFERENCE], DRAWS).samples
+    save_file({"mean": mean_weights(chosen.posterior).contiguous(), "functions": functions.contiguous()}, row)
+    return {
         "mse": metrics.mse(rows.test_y, predicted.mean),
         "nll": -float(predicted.log_prob(rows.test_y).mean()),
         "coverage": metrics.coverage(rows.test_y, *predicted.interval(0.9)),
         "tried": chosen.tried,
         "reference": reference_errors(rows),
     }
-    if "oracle" in settings:
-        truth = load_file(oracle)
-        at_reference = chosen.posterior.predict(rows.test_x[:REFERENCE], DRAWS)
-        result |= {
-            "inference_error": metrics.parameter_error(mean_weights(chosen.posterior), truth["mean"]),
-            "function_error": metrics.function_error(at_reference, truth["functions"]),
-            "function_distance": metrics.function_distance(at_reference, truth["functions"]),
-        }
-    return result
+
+
+def _compare(row: dict[str, Tensor], oracle: dict[str, Tensor]) -> dict[str, Any]:
+    return {
+        "inference_error": metrics.parameter_error(row["mean"], oracle["mean"]),
+        "function_error": metrics.function_error(row["functions"], oracle["functions"]),
+        "function_distance": metrics.function_distance(row["functions"], oracle["functions"]),
+    }
 
 
 def _all_training_rows(rows: Rows) -> tuple[Tensor, Tensor]:

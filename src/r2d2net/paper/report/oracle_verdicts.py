@@ -62,7 +62,7 @@ def verdicts(rows: Results, oracles: Results, metric: str = "function_distance")
     """Compare every row with its oracle.
 
     Args:
-        rows: Results of rows.
+        rows: Judgements of rows by their oracles.
         oracles: Results of oracles.
         metric: Name of the distance d.
 
@@ -90,7 +90,7 @@ def inference_section(rows: Results, oracles: Results) -> str:
     """Write the section on inference errors; "" where no row has been compared with an oracle.
 
     Args:
-        rows: Results of rows.
+        rows: Judgements of rows by their oracles.
         oracles: Results of oracles.
 
     Returns:

@@ -19,8 +19,8 @@ CELLS = 12  # of the paper's table: three scenarios, no to three hidden layers
 
 def text(grid: GridResults) -> str:
     """Write the sections of the page for which there are results."""
-    rows = [cell for cell in grid.results if cell["settings"]["kind"] == "row"]
-    oracles = [cell for cell in grid.results if cell["settings"]["kind"] == "oracle"]
+    kinds = ("row", "oracle", "judgement")
+    rows, oracles, judged = ([cell for cell in grid.results if cell["settings"]["kind"] == kind] for kind in kinds)
     parts = []
     if grid.variant == "text":
         parts.append(
@@ -31,7 +31,7 @@ def text(grid: GridResults) -> str:
     if rows:
         parts += [_beside_the_paper(entries, references(grid)), _among_ours(entries, rows), _relative(rows)]
     if oracles:
-        parts += [inference_section(rows, oracles), oracle_section(oracles)]
+        parts += [inference_section(judged, oracles), oracle_section(oracles)]
     return "\n".join(part for part in parts if part)
 
 
