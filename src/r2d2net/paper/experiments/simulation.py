@@ -76,7 +76,7 @@ SIZES: dict[Scale, dict[str, Any]] = {
         "layers": [0, 1, 2, 3],
         "rows": 10_000,
         "epochs": 100,
-        "chain_epochs": {"r2d2-mclmc": 25, "r2d2-gibbs": 400},
+        "chain_epochs": {"r2d2-mclmc": 25, "r2d2-gibbs": 100},
         "batch_size": 1024,
         "recipe": "ours",
         "factors": [1.0, 0.3],
