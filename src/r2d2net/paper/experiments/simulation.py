@@ -54,6 +54,7 @@ NAMES = (
 )
 LINEAR = {"r2d2-gibbs"}  # rows of linear models alone: one with hidden layers has no exact Gibbs sweep of its weights
 OTHER_POSTERIOR = {"r2d2-gibbs"}  # it has a beta prior on R2 in place of the prior's own scale, so no oracle judges it
+METHODS = {"r2d2-gibbs": {"loo_draws": 0}}  # leave-one-out moments of thousands of rows would be most of its time
 DRAWS = 100
 
 SIZES: dict[Scale, dict[str, Any]] = {
@@ -150,7 +151,8 @@ def _name(settings: Settings) -> str:
 
 def _lengths(row: str, size: dict[str, Any]) -> Settings:
     epochs = size["chain_epochs"].get(row, size["epochs"])
-    return {"epochs": epochs, "batch_size": size["batch_size"], "factors": size["factors"]}
+    method = {"method": METHODS[row]} if row in METHODS else {}
+    return {"epochs": epochs, "batch_size": size["batch_size"], "factors": size["factors"], **method}
 
 
 def compute(settings: Settings, place: Place) -> dict[str, Any]:
