@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -166,7 +165,7 @@ def main() -> None:
                     continue
                 rows.append({**key, **measured(data, contestant, seed)})
                 print("  ".join(f"{v:.3f}" if isinstance(v, float) else f"{v}" for v in rows[-1].values()), flush=True)
-                facts = {"command": sys.argv[1:], "seeds": arguments.seeds, "draws": DRAWS, "hidden": HIDDEN}
+                facts = {"seeds": arguments.seeds, "draws": DRAWS, "hidden": HIDDEN}
                 write_json(path, {"summary": summary(rows), "rows": rows, **provenance(facts)})
     for line in summary(rows):
         print("  ".join(f"{v:.3f}" if isinstance(v, float) else f"{v}" for v in line.values()))
