@@ -272,3 +272,16 @@ def test_what_is_said_of_speed_is_what_its_file_says() -> None:
     assert f"costs {step('LeNet', ours)} of plain training on LeNet and {step('MLP', ours)} on an MLP" in readme
     assert f"(compiled {step('MLP', ours + ', compiled')})" in readme
     assert f"torchbnn, costs {step('LeNet', other)} and {step('MLP', other)}" in readme
+
+
+def test_the_table_of_linear_paths_is_that_of_the_results() -> None:
+    page = (ROOT / "docs" / "networks.md").read_text(encoding="utf-8")
+    path = ROOT / "results" / "benchmarks" / "linear-path.json"
+    cells: dict[str, dict[str, str]] = {}
+    for row in json.loads(path.read_text(encoding="utf-8"))["summary"]:
+        assert row["splits"] == 3
+        shown = f"{row['rmse']:.3f} / {row['nll']:.2f} / {row['coverage']:.2f}"
+        cells.setdefault(row["table"], {})[row["contestant"]] = shown
+    assert f"| table | {' | '.join(next(iter(cells.values())))} |\n" in page
+    for table, shown in cells.items():
+        assert f"| {table} | {' | '.join(shown.values())} |\n" in page
