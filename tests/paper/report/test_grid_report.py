@@ -74,6 +74,20 @@ def test_the_text_variant_stands_beside_no_figure(grid, tmp_path):
     assert "no figure of the paper stands beside ours" in report_as_markdown(other)
 
 
+def test_the_page_of_the_regimes(tmp_path):
+    def run(mode, seed, **result):
+        settings = {"row": f"hs-{mode}", "prior": "hs", "mode": mode, "setting": "sparse", "seed": seed}
+        return cell(f"hs-{mode}-{seed}", settings, {"nll": 1.0, "coverage": 0.9, **result})
+
+    runs = [run("exact", 0, mse=1.0, rhat=1.002), run("exact", 1, mse=2.0, rhat=1.03)]
+    runs += [run("svgi", 0, mse=2.0), run("svgi", 1, mse=3.0), run("cavi", 0, mse=1.5)]
+    text = report_as_markdown(write_grid(tmp_path / "regimes", "regimes", runs))
+    assert "| sparse | hs | 1.5 ± 0.5 | 1.75 ± 0.25 | 1.5 | 1.03 |" in text
+    assert "**1 of 2** runs have at most 1.01" in text
+    variational = write_grid(tmp_path / "fast", "regimes", [run("svgi", 0, mse=2.0)])
+    assert "exact sampling" not in report_as_markdown(variational)
+
+
 def test_out_of_distribution_runs_have_both_conventions(tmp_path):
     sets = {"SVHN": {"auroc": 40.0, "aupr": 41.0, "paper_auroc": 60.0, "paper_aupr": 61.0, "fpr95": 90.0}}
     rows = [

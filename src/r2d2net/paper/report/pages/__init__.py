@@ -17,6 +17,7 @@ from r2d2net.paper.report.pages import (
     out_of_distribution,
     prediction_bands,
     prior_shapes,
+    regimes,
     simulation,
     uci,
     weight_densities,
@@ -50,5 +51,6 @@ PAGES: dict[str, Page] = {
     "filters": Page(filters.text, filters.draw),
     "learning-curves": Page(learning_curves.text, learning_curves.draw),
     "complexity": Page(complexity.text, complexity.draw),
+    "regimes": Page(regimes.text),
     "uci": Page(uci.text),
 }
