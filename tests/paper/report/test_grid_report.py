@@ -55,11 +55,16 @@ def test_the_page_of_the_simulation(grid, tmp_path):
     assert "### MSE over that of: true function | row | S2 L=1 | |---|---| | gauss-svi | 2.333 ± 0.11 |" in text
     assert "| S2 L=1 | r2d2 | 4 x 2 | 1.21 | - | - | 50 | 0.5 (25%) | 10 ± 0 | no |" in text
     assert "**0 of 1** have." in text
-    assert "| row | S2 L=1 | |---|---| | r2d2-svgi | (4) |" in text  # 2 over 0.5
-    assert "| row | S2 L=1 | |---|---| | r2d2-svgi | (5) |" in text  # by the means: 1 over 0.2
-    assert "| r2d2-svgi | 0 | 0 | - | 4 |" in text
+    assert "| row | S2 L=1 | |---|---| | r2d2-svgi | (4.0) |" in text  # 2 over 0.5
+    assert "| row | S2 L=1 | |---|---| | r2d2-svgi | (5.0) |" in text  # by the means: 1 over 0.2
+    assert "| r2d2-svgi | 0 | 0 | - | 4.0 |" in text
+    assert "fitted anew" not in text
+    made = simulation(MSE)
+    made[-1]["commit"] = "def"
+    newer = report_as_markdown(write_grid(tmp_path / "newer", "simulation", made))
+    assert "by version abc, def; the tables of test rows are of version abc." in newer
     sure = write_grid(tmp_path / "sure", "simulation", simulation(MSE, rhat=0.81))
-    assert "| r2d2-svgi | 4 times |" in report_as_markdown(sure)
+    assert "| r2d2-svgi | 4.0 times |" in report_as_markdown(sure)
     assert "**1 of 1** have." in report_as_markdown(sure)
     low = write_grid(tmp_path / "low", "simulation", simulation(MSE, floor=30.0))
     assert "in 0 of them; R2D2-SVGI's is at or below the paper's in **0 of 0**." in report_as_markdown(low)

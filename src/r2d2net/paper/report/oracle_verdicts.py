@@ -54,8 +54,12 @@ class Verdict(NamedTuple):
         '(2.3)'
         """
         if not self.converged:
-            return f"({self.ratio:.2g})"
-        return "within" if self.ratio <= 1 else f"{self.ratio:.2g} times"
+            return f"({_multiple(self.ratio)})"
+        return "within" if self.ratio <= 1 else f"{_multiple(self.ratio)} times"
+
+
+def _multiple(ratio: float) -> str:
+    return f"{ratio:.1f}" if ratio < 9.95 else f"{ratio:.0f}"
 
 
 def verdicts(rows: Results, oracles: Results, metric: str = "function_distance") -> list[Verdict]:
@@ -137,7 +141,7 @@ def _summary(row: str, found: list[Verdict]) -> list[str]:
 
 def _median(values: Iterable[float]) -> str:
     listed = list(values)
-    return f"{median(listed):.2g}" if listed else "-"
+    return _multiple(median(listed)) if listed else "-"
 
 
 def oracle_section(oracles: Results) -> str:

@@ -31,8 +31,19 @@ def text(grid: GridResults) -> str:
     if rows:
         parts += [_beside_the_paper(entries, references(grid)), _among_ours(entries, rows), _relative(rows)]
     if oracles:
-        parts += [inference_section(judged, oracles), oracle_section(oracles)]
+        parts += [inference_section(judged, oracles), _versions(rows, judged), oracle_section(oracles)]
     return "\n".join(part for part in parts if part)
+
+
+def _versions(rows: list[dict[str, Any]], judged: list[dict[str, Any]]) -> str:
+    """Say so where the rows that oracles judge were fitted by another version than those of the other tables."""
+    by_test, by_oracle = (sorted({str(cell["commit"])[:7] for cell in cells}) for cells in (rows, judged))
+    if not judged or by_test == by_oracle:
+        return ""
+    return (
+        f"Rows that oracles judge were fitted anew for it, by version {', '.join(by_oracle)}; the tables of test rows "
+        f"are of version {', '.join(by_test)}.\n"
+    )
 
 
 def references(grid: GridResults) -> dict[str, dict[str, float]]:
