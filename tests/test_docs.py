@@ -10,6 +10,7 @@ import sys
 from collections import Counter
 from html.parser import HTMLParser
 from pathlib import Path
+from statistics import median
 from urllib.parse import unquote, urlsplit
 
 import pytest
@@ -18,6 +19,7 @@ from typer.main import get_command
 import r2d2net
 from r2d2net.cli import app
 from r2d2net.paper.report.grid_results import read_grid
+from r2d2net.paper.report.oracle_verdicts import verdicts
 from r2d2net.paper.report.row_ranking import placements
 from r2d2net.paper.report.row_styles import display_name
 from r2d2net.paper.report.table_layouts import compare_grid
@@ -207,6 +209,40 @@ def test_what_is_said_of_the_simulation_is_what_its_files_say() -> None:
     assert f"all four priors are within {widest:.1%} of each other" in text
     wide = [f"{mean['S3 L=0', f'{prior}-svgi']:.2f}" for prior in ("r2d2", "hs", "gauss", "sas")]
     assert "R2D2 {} and the horseshoe {} by SVGI, Gaussian {} and spike-and-slab {}".format(*wide) in text
+
+
+def test_what_is_said_of_inference_errors_is_what_their_files_say() -> None:
+    text = " ".join((ROOT / "docs" / "results.md").read_text(encoding="utf-8").split())
+    results = read_grid(ROOT / "results" / "simulation-machine").results
+    oracles, judged = (
+        [cell for cell in results if cell["settings"]["kind"] == kind] for kind in ("oracle", "judgement")
+    )
+    rhat = {cell["key"]: cell["result"]["rhat"] for cell in oracles}
+    assert f"{sum(value <= 1.01 for value in rhat.values())} of the {len(rhat)} oracles have converged" in text
+    wide = [rhat[f"oracle-{prior}-s3-l0-0"] for prior in ("hs", "r2d2")]
+    assert "the horseshoe and R2D2 on 1,000 inputs ({:.2f} and {:.2f})".format(*wide) in text
+    hidden = [value for key, value in rhat.items() if "-l0-" not in key]
+    assert f"With one hidden layer R-hat is {min(hidden):.1f} to {max(hidden):.1f}" in text
+    found = {metric: verdicts(judged, oracles, metric) for metric in ("function_error", "function_distance")}
+
+    def multiples(metric: str, algorithm: str) -> list[float]:
+        return [v.ratio for v in found[metric] if v.converged and v.row.endswith(f"-{algorithm}")]
+
+    means, spreads = multiples("function_error", "svgi"), multiples("function_distance", "svgi")
+    assert f"(k between {min(means):.1f} and {max(means):.1f}, median {median(means):.1f})" in text
+    assert f"({min(spreads):.1f} to {max(spreads):.0f}, median {median(spreads):.1f})" in text
+    svi = [median(multiples(metric, "svi")) for metric in found]
+    assert "SVI has neither (medians {:.1f} and {:.0f})".format(*svi) in text
+    sgld, sghmc = multiples("function_distance", "sgld"), multiples("function_distance", "sgmcmc")
+    assert f"({min(sgld):.1f} to {max(sgld):.1f}), SGHMC's {min(sghmc):.1f} to {max(sghmc):.0f} off" in text
+    assert "MCLMC's {:.1f} and {:.1f}".format(*multiples("function_distance", "mclmc")) in text
+    assert sum(v.word == "within" for v in found["function_distance"]) == 2
+    layer = {
+        is_svi: [v.ratio for v in found["function_distance"] if "L=1" in v.setting and v.row.endswith("-svi") == is_svi]
+        for is_svi in (True, False)
+    }
+    off, others = layer[True], layer[False]
+    assert f"({min(off):.1f} to {max(off):.1f}; all others {min(others):.1f} to {max(others):.1f})" in text
 
 
 def test_what_is_said_of_images_is_what_its_files_say() -> None:
