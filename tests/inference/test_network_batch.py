@@ -22,6 +22,29 @@ class Pair(nn.Module):
         return torch.tanh(self.left(a)) + self.right(b)
 
 
+class Residual(nn.Sequential):
+    """A Sequential with a pass of its own."""
+
+    def forward(self, x):
+        return x + super().forward(x)
+
+
+def shared_activation():
+    activation = nn.Tanh()
+    return nn.Sequential(nn.Linear(3, 4), activation, nn.Linear(4, 4), activation, nn.Linear(4, 1))
+
+
+def tied_layers():
+    layer = nn.Linear(3, 3)
+    return nn.Sequential(layer, nn.Tanh(), layer, nn.Tanh(), nn.Linear(3, 1))
+
+
+def hooked():
+    net = nn.Sequential(nn.Linear(3, 2), nn.Tanh())
+    net[0].register_forward_hook(lambda module, given, output: 2 * output)
+    return net
+
+
 class Recurrent(nn.Module):
     """A fused layer, for which vmap has no rule."""
 
@@ -57,6 +80,12 @@ NETWORKS = {
     ),
     "frozen": (frozen_first, (6, 3), "layers"),
     "sequences": (lambda: nn.Sequential(nn.Linear(3, 2), nn.Tanh()), (6, 5, 3), "layers"),
+    "shared activation": (shared_activation, (6, 3), "vmap"),
+    "tied layers": (tied_layers, (6, 3), "vmap"),
+    "residual": (lambda: nn.Sequential(nn.Linear(3, 4), Residual(nn.Linear(4, 4), nn.ReLU())), (6, 3), "vmap"),
+    "hooked": (hooked, (6, 3), "vmap"),
+    "flattened outputs": (lambda: nn.Sequential(nn.Linear(3, 4), nn.Flatten(), nn.Linear(4, 1)), (6, 3), "vmap"),
+    "nested path": (lambda: nn.Sequential(nn.Linear(3, 4), rn.nets.mlp(4, [3], 1, linear=True)), (6, 3), "vmap"),
     "normalised": (lambda: nn.Sequential(nn.Linear(3, 4), nn.LayerNorm(4), nn.Linear(4, 1)), (6, 3), "vmap"),
     "convolution": (
         lambda: nn.Sequential(nn.Conv2d(1, 2, 3), nn.ReLU(), nn.Flatten(), nn.Linear(8, 2)),

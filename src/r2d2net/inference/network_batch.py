@@ -40,7 +40,8 @@ class NetworkBatch:
         self.model = model
         self.sizes = [slot.shape.numel() for slot in model.bayesian]
         self.by_layers = _is_chain_of_layers(model.net)
-        innermost = [module for module in model.net.modules() if not isinstance(module, (nn.Sequential, LinearPath))]
+        inside = model.net.net if isinstance(model.net, LinearPath) else model.net
+        innermost = [module for module in inside.modules() if not isinstance(module, nn.Sequential)]
         self.flattens = bool(innermost) and isinstance(innermost[0], nn.Flatten)  # rows of any shape
         self.by_vmap = not any(isinstance(module, FUSED) for module in model.net.modules())
 
@@ -75,11 +76,30 @@ class NetworkBatch:
 
 
 def _is_chain_of_layers(net: nn.Module) -> bool:
-    if isinstance(net, nn.Sequential):
-        return all(_is_chain_of_layers(module) for module in net)
-    if isinstance(net, LinearPath):
-        return _is_chain_of_layers(net.net)
-    if isinstance(net, nn.Flatten):
+    """Whether the batched pass by layers computes what the network's own pass does.
+
+    Not if a module or parameter stands in two places, has hooks, or is of a class with a pass of its own.
+    """
+    modules = [module for _, module in net.named_modules(remove_duplicate=False)]
+    parameters = [parameter for _, parameter in net.named_parameters(remove_duplicate=False)]
+    if len(modules) > len(set(modules)) or len(parameters) > len(set(parameters)):
+        return False
+    if any(module._forward_hooks or module._forward_pre_hooks for module in modules):
+        return False
+    if any(isinstance(module, LinearPath) for module in modules[1:]):
+        return False
+    inner = [module for module in modules if not isinstance(module, (nn.Sequential, LinearPath))]
+    if any(isinstance(module, nn.Flatten) for module in inner[1 + (type(net) is LinearPath) :]):
+        return False  # of a layer's outputs
+    return _has_known_modules(net)
+
+
+def _has_known_modules(net: nn.Module) -> bool:
+    if type(net).forward is nn.Sequential.forward:
+        return all(_has_known_modules(module) for module in net.children())
+    if type(net) is LinearPath:
+        return _has_known_modules(net.net)
+    if type(net) is nn.Flatten:
         return net.start_dim == 1 and net.end_dim == -1
     return type(net) is nn.Linear or type(net) in ELEMENTWISE
 
@@ -92,7 +112,7 @@ def _through(net: nn.Module, prefix: str, tensors: Tensors, h: Tensor) -> Tensor
         return h
     if isinstance(net, LinearPath):
         beside = _through(net.net, f"{prefix}net.", tensors, h)
-        return beside + _through(net.linear, f"{prefix}linear.", tensors, h)
+        return beside + _through(net.linear, f"{prefix}linear.", tensors, h.flatten(1))
     if isinstance(net, nn.Flatten):
         return h.flatten(1)  # of the inputs: a layer's outputs are flat
     if not isinstance(net, nn.Linear):
