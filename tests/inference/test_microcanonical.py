@@ -112,7 +112,7 @@ def test_the_step_size_is_such_that_the_energy_error_has_the_variance_aimed_at()
     sizes, errors, unit = first_step_size(8, 100, u), [], torch.ones_like(u)
     for step in range(1500):
         moved, v, error = leapfrog(potential, point, u, unit, sizes.value)
-        point, u, error, _ = refuse_runaways((point, u), (moved, v), error)
+        point, u, error, _ = refuse_runaways((point, u), (moved, v), error, 100.0)
         if step < 500:
             sizes = learn(sizes, error, 100, 5e-4)
         else:
@@ -138,7 +138,7 @@ def test_runaways_are_undone_and_turn_back():
     point, u, _ = start(3, deviation)
     moved = point._replace(position=point.position + 1)
     error = torch.tensor([0.1, math.nan, 2000.0], dtype=DOUBLE)
-    new, v, left, undone = refuse_runaways((point, u), (moved, u * 0.5), error)
+    new, v, left, undone = refuse_runaways((point, u), (moved, u * 0.5), error, 10.0)
     assert undone.tolist() == [False, True, True]
     assert left.tolist() == [0.1, 0, 0]
     torch.testing.assert_close(new.position[0], moved.position[0])

@@ -38,7 +38,7 @@ class CollectionState(NamedTuple):
     fixed: Tensor
     buffers: Tensors
     noise: Noise
-    divergences: Tensor  # of each chain, after its warm-up: (chains,), int64 on the CPU; only HMC has any
+    divergences: Tensor  # of each chain, after its warm-up: (chains,), int64 on the CPU; HMC and MCLMC have some
 
 
 def bytes_of(network: Draws) -> int:

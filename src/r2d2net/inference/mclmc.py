@@ -11,15 +11,18 @@
        s | w        the prior's own Gibbs sweep, which renews c = 1 / v(s) and with it a
    The coordinates depend on s and not on w, and directions are uniform given everything else: each part leaves the
    joint posterior invariant.
-3. Over the burn-in the step size is chosen such that the energy error of a step has a given variance, then it stays.
+3. Over the burn-in the step size is chosen such that the energy error of a step has a given variance, then it stays;
+   where new scales make it too large all the same, the chain goes back, and on by smaller steps.
 
 Steps have no Metropolis correction: their bias falls with the step size (the fourth power of it, for the energy), and
-is small beside the Monte Carlo error at the default. ``adjusted=True`` corrects every sweep's trajectory and is exact.
+is small at the default (2% of a variance where it was measured). ``adjusted=True`` corrects every epoch's trajectory
+and is exact.
 """
 
 from __future__ import annotations
 
 import math
+import warnings
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, NamedTuple
 
@@ -55,9 +58,11 @@ from r2d2net.nets.linear_path import LinearPath
 START_STEPS = {"dense": 300, "own": 1000}  # of SVGI, by the prior that it has
 START_SHARE = 0.3  # most that the start may take of the epochs
 ENERGY_VARIANCE = 5e-4  # of a step, for each weight
+SMALLER = 0.8  # factor of the step size of a chain that has run away in an epoch
 ADJUSTED_ACCEPTANCE = 0.9  # of trajectories, at which their step size aims
 LEAST_EPOCHS, MOST_EPOCHS, ROWS_OF_EPOCHS = 25, 45, 30_000  # by default: so many passes as make so many rows
 LEAST_DRAWS = 4  # of a chain, for R-hat
+POOR = 4.0  # R-hat above which the mixture of all chains is doubtful; default runs reach 1.2 to 2.5
 MONITORED_ROWS = 64  # rows whose outputs R-hat compares
 
 
@@ -280,15 +285,21 @@ class MicrocanonicalChains(Trainer[MCLMCState]):
             return self._move_exactly(state, potential, point, deviation, generator, learns=learns)
         direction, step_size, divergences = state.direction, state.step_size, state.divergences
         turning = settings.length * math.sqrt(d)
+        aimed, at_start, total = math.sqrt(d * settings.energy_variance), (point, direction), 0 * point.energy
         for _ in range(settings.sweep_steps):
             moved, turned, error = leapfrog(potential, point, direction, deviation, step_size.value)
-            point, direction, error, undone = refuse_runaways((point, direction), (moved, turned), error)
+            point, direction, error, undone = refuse_runaways((point, direction), (moved, turned), error, aimed)
+            total = total + error
             if learns:
                 step_size = learn(step_size, error, d, settings.energy_variance)
                 step_size = step_size._replace(value=torch.where(undone, step_size.value / 2, step_size.value))
             else:
                 divergences = divergences + undone.cpu()
             direction = forget(direction, step_size.value / turning, generator)
+        whole = aimed * math.sqrt(settings.sweep_steps)
+        point, direction, _, undone = refuse_runaways(at_start, (point, direction), total, whole)
+        undone = undone | (divergences > state.divergences).to(undone.device)
+        step_size = step_size._replace(value=torch.where(undone, step_size.value * SMALLER, step_size.value))
         state = state._replace(
             weights=point.position, direction=direction, step_size=step_size, divergences=divergences
         )
@@ -345,6 +356,13 @@ class MicrocanonicalChains(Trainer[MCLMCState]):
     def measures(self, state: MCLMCState) -> dict[str, float]:
         """Return R-hat at the end for the history."""
         return {"r_hat": float(state.r_hat)} if float(state.r_hat) > 0 else {}
+
+    def finish(self, state: MCLMCState) -> Collection:
+        """Return the stored draws; warn if the chains disagree more than those of short runs usually do."""
+        if float(state.r_hat) > POOR:
+            advice = f"the chains disagree after {int(state.step)} epochs (R-hat of outputs {float(state.r_hat):.3g})"
+            warnings.warn(f"{advice}: use more epochs, such as {4 * self.steps}", stacklevel=2)
+        return self.source(state)
 
     def present(self, state: MCLMCState) -> Draws:
         """Return the current network of the first chain."""

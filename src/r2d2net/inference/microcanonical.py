@@ -25,7 +25,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-RUNAWAY = 1000.0  # energy error of a step that is not taken
+LARGEST_ERROR, LEAST_LIMIT = 20.0, 10.0  # a step is not taken beyond so many deviations of its error, and so many nats
 FORGETTING = 0.98  # of the steps before, in the choice of the step size
 SPREAD = 1.5  # of log errors, beyond which a step counts little in that choice
 ORDER = 6  # the squared energy error grows as the step size to this power
@@ -136,19 +136,20 @@ def leapfrog(
 
 
 def refuse_runaways(
-    old: tuple[Point, Tensor], new: tuple[Point, Tensor], error: Tensor
+    old: tuple[Point, Tensor], new: tuple[Point, Tensor], error: Tensor, deviation: float
 ) -> tuple[Point, Tensor, Tensor, Tensor]:
-    """Undo steps whose energy error is not finite or huge; those chains turn back.
+    """Undo moves whose energy error is not finite, or far beyond what it should be; those chains turn back.
 
     Args:
-        old: Points and directions before the step.
+        old: Points and directions before the move.
         new: Points and directions after it.
-        error: Energy errors of the step.
+        error: Energy errors of the move.
+        deviation: Standard deviation that the error should have.
 
     Returns:
-        Points and directions, energy errors with 0 for steps undone, and which were undone.
+        Points and directions, energy errors with 0 for moves undone, and which were undone.
     """
-    undone = ~(error.abs() < RUNAWAY)
+    undone = ~(error.abs() < max(LEAST_LIMIT, LARGEST_ERROR * deviation))
     if not bool(undone.any()):
         return *new, error, undone
     (before, u), (after, v) = old, new

@@ -4,7 +4,8 @@
     a network for which gradients of all rows are affordable    MCLMC          better than SVGI wherever it was compared
     everything else                                             SVGI           batches of rows
 
-A sweep of linear chains costs about n^2 p multiplications for n rows of p > n inputs, else p^3; a gradient of all rows
+A sweep of linear chains costs about n^2 p multiplications for n rows of p > n inputs, else p^3 and some for each row,
+and for classes a Polya-Gamma variable for each row and class; a gradient of all rows
 costs n times the number of weights, or more in convolutions, whose weights are used many times. Early stopping, batches
 and data that come in a stream are SVGI's.
 """
@@ -23,6 +24,8 @@ from r2d2net.model import BayesianModel
 from r2d2net.run.batches import default_batch_size
 
 LARGEST_SWEEP = 1e8  # multiplications of a sweep of one linear chain: a few ms
+ROW_COST = 30  # multiplications of a sweep for each number of a table with more rows than inputs
+LARGEST_CLASSES = 5000  # rows times classes: above, Polya-Gamma variables cost more than gradients
 LARGEST_GRADIENT = 1e7  # rows times weights of a gradient: 10 ms or so for four chains
 STEPS, LEAST_EPOCHS, MOST_EPOCHS = 1000, 20, 300
 
@@ -56,9 +59,10 @@ def choose(model: BayesianModel[Any], data: Any, *, batch_size: int | None, pati
     except (TypeError, IndexError, KeyError):
         return Choice(SVGI(), "SVGI: the data have no number of rows")  # `prepare` says what is wrong with them
     if model.is_linear:
-        p = math.prod(model.bayesian[0].shape[1:])
-        cost = float(n) * n * p if n < p else float(p) ** 3
-        if cost <= LARGEST_SWEEP and _suits(LinearGibbs(), model, n):
+        outputs, p = model.bayesian[0].shape[0], math.prod(model.bayesian[0].shape[1:])
+        cost = float(n) * n * p if n < p else float(p) ** 3 + float(n) * p * ROW_COST
+        rows = n * outputs if model.likelihood.has_classes else 0  # as many Polya-Gamma variables
+        if cost <= LARGEST_SWEEP and rows <= LARGEST_CLASSES and _suits(LinearGibbs(), model, n):
             return Choice(LinearGibbs(), f"LinearGibbs: one linear layer, {n} rows of {p} inputs")
     if n * model.size * _uses(model, data[0]) <= LARGEST_GRADIENT and _suits(MCLMC(), model, n):
         return Choice(MCLMC(), f"MCLMC: {n} rows, {model.size} weights")

@@ -63,7 +63,7 @@ def fit(
         seed: Seed of everything random in the run.
         validation: Share of the rows to hold out, or (x, y). The history then has a score for every epoch. In the end
             validation rows also correct the learnt noise variance of a Gaussian likelihood, and so the width of
-            intervals (see `run.calibration`); not that of HMC, which draws it.
+            intervals (see `run.calibration`); not that of HMC, MCLMC and LinearGibbs, which draw it.
         patience: Stop when the score has not improved for this number of epochs, and keep the epoch with the best
             score; needs validation. Without patience the last epoch is kept. Not for samplers, whose draws come from
             many epochs.

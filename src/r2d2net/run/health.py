@@ -12,6 +12,7 @@ and the verdict, the first that holds of
     "worse than a constant"   error_ratio > 1.1                       and, for classes, 0.05 nats more than the entropy
     "collapsed to a constant" spread < 0.01 although linear_r2 > 0.5  at least 20 rows of a table
     "wild at new rows"        swing > 2                               a table with more columns than rows
+    "no better than a constant"   0.98 < error_ratio <= 1.1           which may be right: there is nothing to find
     "fits"                    none of these
     "not checked"             a stream without validation rows, or a likelihood whose predictions are of another kind
 
@@ -46,12 +47,14 @@ FEW_ROWS, FEW_DRAWS = 64, 10  # of anything else
 WORSE, LEAST_NATS = 1.1, 0.05
 COLLAPSED, OBVIOUS, LEAST_ROWS = 0.01, 0.5, 20
 WILD = 2.0
+USELESS = 0.98
 PENALTIES = tuple(10.0**k for k in range(-3, 4))  # of ridge regression, times the mean eigenvalue of X X'
 
 CHAIN_DRAWS = (4, 50)  # fewest and most draws of a chain of which agreement is computed
 
 FITS, NOT_CHECKED = "fits", "not checked"
 WORSE_THAN_CONSTANT, CONSTANT, SWINGS = "worse than a constant", "collapsed to a constant", "wild at new rows"
+NO_BETTER = "no better than a constant"
 
 
 def look_at(source: DrawSource[Any], prepared: Prepared) -> dict[str, Any]:
@@ -98,7 +101,9 @@ def verdict(health: dict[str, Any]) -> str:
         return WORSE_THAN_CONSTANT
     if spread is not None and spread < COLLAPSED and health.get("linear_r2", 0.0) > OBVIOUS:
         return CONSTANT
-    return SWINGS if (health.get("swing") or 0.0) > WILD else FITS
+    if (health.get("swing") or 0.0) > WILD:
+        return SWINGS
+    return NO_BETTER if error is not None and USELESS < error <= WORSE else FITS
 
 
 def warn_of(health: dict[str, Any], algorithm: str) -> None:
