@@ -245,6 +245,21 @@ def test_what_is_said_of_inference_errors_is_what_their_files_say() -> None:
     assert f"({min(off):.1f} to {max(off):.1f}; all others {min(others):.1f} to {max(others):.1f})" in text
 
 
+def test_what_is_said_of_regimes_is_what_their_files_say() -> None:
+    text = " ".join((ROOT / "docs" / "results.md").read_text(encoding="utf-8").split())
+    results = {cell["key"]: cell["result"] for cell in read_grid(ROOT / "results" / "regimes-machine").results}
+    rhat = [result["rhat"] for result in results.values() if "rhat" in result]
+    assert f"{sum(value <= 1.01 for value in rhat)} of {len(rhat)} exact runs have R-hat of at most 1.01" in text
+    assert f"the others at most {max(rhat):.2f}" in text
+    mse = {key: f"{result['mse']:.2f}" for key, result in results.items()}
+    dense = [mse[f"{row}-dense-0"] for row in ("r2d2-exact", "adaptive-exact")]
+    assert "({}, where the adaptive prior has {})".format(*dense) in text
+    assert f"SVGI loses more under it ({mse['r2d2-svgi-dense-0']})" in text
+    for prior, words in {"r2d2": "R2D2 {}, exact {}", "dl": "Dirichlet-Laplace {}, exact {}"}.items():
+        assert words.format(mse[f"{prior}-svgi-sparse-0"], mse[f"{prior}-exact-sparse-0"]) in text
+    assert f"({mse['r2d2-cavi-sparse-0']}; {mse['dl-cavi-sparse-0']})" in text
+
+
 def test_what_is_said_of_images_is_what_its_files_say() -> None:
     text = (ROOT / "docs" / "results.md").read_text(encoding="utf-8")
     for inside, folder in {"MNIST": "ood-mnist", "CIFAR-10": "ood-cifar10"}.items():
