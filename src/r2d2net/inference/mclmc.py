@@ -58,7 +58,9 @@ from r2d2net.nets.linear_path import LinearPath
 START_STEPS = {"dense": 300, "own": 1000}  # of SVGI, by the prior that it has
 START_SHARE = 0.3  # most that the start may take of the epochs
 ENERGY_VARIANCE = 5e-4  # of a step, for each weight
-SMALLER = 0.8  # factor of the step size of a chain that has run away in an epoch
+SMALLER = 0.8  # factor of the step size of a chain that runs away in an epoch, or in more than so many of its steps:
+OFTEN = 0.1
+EARLY_ERROR = 50.0  # deviation of a step's error that is borne in the burn-in, when chains may still be far away
 ADJUSTED_ACCEPTANCE = 0.9  # of trajectories, at which their step size aims
 LEAST_EPOCHS, MOST_EPOCHS, ROWS_OF_EPOCHS = 25, 45, 30_000  # by default: so many passes as make so many rows
 LEAST_DRAWS = 4  # of a chain, for R-hat
@@ -285,7 +287,8 @@ class MicrocanonicalChains(Trainer[MCLMCState]):
             return self._move_exactly(state, potential, point, deviation, generator, learns=learns)
         direction, step_size, divergences = state.direction, state.step_size, state.divergences
         turning = settings.length * math.sqrt(d)
-        aimed, at_start, total = math.sqrt(d * settings.energy_variance), (point, direction), 0 * point.energy
+        aimed = EARLY_ERROR if learns else math.sqrt(d * settings.energy_variance)
+        at_start, total = (point, direction), 0 * point.energy
         for _ in range(settings.sweep_steps):
             moved, turned, error = leapfrog(potential, point, direction, deviation, step_size.value)
             point, direction, error, undone = refuse_runaways((point, direction), (moved, turned), error, aimed)
@@ -296,9 +299,10 @@ class MicrocanonicalChains(Trainer[MCLMCState]):
             else:
                 divergences = divergences + undone.cpu()
             direction = forget(direction, step_size.value / turning, generator)
-        whole = aimed * math.sqrt(settings.sweep_steps)
+        whole = math.inf if learns else aimed * math.sqrt(settings.sweep_steps)
         point, direction, _, undone = refuse_runaways(at_start, (point, direction), total, whole)
-        undone = undone | (divergences > state.divergences).to(undone.device)
+        often = divergences - state.divergences > OFTEN * settings.sweep_steps
+        undone = undone | often.to(undone.device)
         step_size = step_size._replace(value=torch.where(undone, step_size.value * SMALLER, step_size.value))
         state = state._replace(
             weights=point.position, direction=direction, step_size=step_size, divergences=divergences
