@@ -295,7 +295,7 @@ def test_bad_validation_data_are_refused_before_training(validation, message):
     [
         ({"epochs": 0}, "epochs=0 is out of range: use a whole number from 1"),
         ({"epochs": 1.5}, "epochs=1.5 is out of range"),
-        ({"epochs": None}, "epochs=None is out of range"),
+        ({"epochs": "ten"}, "epochs='ten' is out of range"),
         ({"batch_size": 0}, "batch_size=0 is out of range"),
         ({"batch_size": "all"}, "batch_size='all' is out of range"),
         ({"patience": 3}, "patience=3 needs validation data"),

@@ -20,6 +20,7 @@ class LinearPath(nn.Module):
         outputs: Number of outputs of the network.
 
     Example:
+        >>> import torch
         >>> LinearPath(nn.Sequential(nn.Linear(3, 8), nn.ReLU(), nn.Linear(8, 1)), 3)(torch.zeros(5, 3)).shape
         torch.Size([5, 1])
     """

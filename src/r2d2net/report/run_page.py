@@ -186,7 +186,7 @@ def posterior_text(posterior: dict[str, Any]) -> str:
 
     Example:
         >>> posterior_text({"algorithm": "SVGI", "health": {"verdict": "fits", "error_ratio": 0.4}})
-        'By SVGI. On training rows it fits: its error is 0.4 of the best constant\'s.'
+        "By SVGI. On training rows it fits: its error is 0.4 of the best constant's."
     """
     health = posterior["health"]
     made = f"By {posterior['chosen']} (chosen by auto)." if "chosen" in posterior else f"By {posterior['algorithm']}."
