@@ -29,7 +29,7 @@ from typing import Any, ClassVar, Literal, NamedTuple
 import torch
 from torch import Tensor
 
-from r2d2net.errors import Argument, ParameterError, Shown, require, require_whole
+from r2d2net.errors import Argument, FitWarning, ParameterError, Shown, require, require_whole
 from r2d2net.inference.base import Batch, Draws, Info, Method, Trainer, make_plain
 from r2d2net.inference.chain_gibbs import ChainGibbs, ScaleState
 from r2d2net.inference.chain_potential import ChainPotential, row_log_likelihoods
@@ -365,7 +365,7 @@ class MicrocanonicalChains(Trainer[MCLMCState]):
         """Return the stored draws; warn if the chains disagree more than those of short runs usually do."""
         if float(state.r_hat) > POOR:
             advice = f"the chains disagree after {int(state.step)} epochs (R-hat of outputs {float(state.r_hat):.3g})"
-            warnings.warn(f"{advice}: use more epochs, such as {4 * self.steps}", stacklevel=2)
+            warnings.warn(f"{advice}: use more epochs, such as {4 * self.steps}", FitWarning, stacklevel=2)
         return self.source(state)
 
     def present(self, state: MCLMCState) -> Draws:
