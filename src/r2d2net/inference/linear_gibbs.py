@@ -22,7 +22,7 @@ from torch import Tensor
 
 from r2d2net.errors import Argument, DataError, ParameterError, Shown, Value, require_whole
 from r2d2net.inference.base import Batch, Draws, Info, Method, Trainer, make_plain
-from r2d2net.inference.collection import Kept, first, keep, no_draws, room_for
+from r2d2net.inference.collection import Kept, by_chain, first, keep, no_draws, of_chain, room_for
 from r2d2net.inference.descent import require_positive, require_share
 from r2d2net.inference.linear_classes import ClassChains
 from r2d2net.inference.linear_collection import LinearCollection, LinearState
@@ -199,7 +199,7 @@ class LinearChains(Trainer[LinearGibbsState]):
                 state = state._replace(loo=keep(state.loo, moments, after))
         if self._looks(after):
             state = state._replace(r_hat=self._r_hat(state, monitored))
-        chain = Draws(*(_chain(tensors, 0) for tensors in networks))
+        chain = of_chain(networks, 0)
         tensors = {slot.name: slot.of(chain.weights[0]) for slot in self.model.bayesian}
         tensors |= {slot.name: slot.of(chain.fixed[0]) for slot in self.model.fixed}
         self.model.net.eval()
@@ -229,13 +229,10 @@ class LinearChains(Trainer[LinearGibbsState]):
         number = int(state.kept.number)
         draws = first(state.kept.draws, number) if number > 0 else self._networks(state)
 
-        def by_chain(tensor: Tensor) -> Tensor:
-            return tensor.transpose(0, 1).contiguous()
-
-        buffers, noise = ({k: by_chain(v) for k, v in tensors.items()} for tensors in (draws.buffers, draws.noise))
         divergences = torch.zeros(self.settings.chains, dtype=torch.int64)
-        moments = Moments(*(by_chain(values[: int(state.loo.number)]) for values in state.loo.draws))
-        stored = (state.step, by_chain(draws.weights), by_chain(draws.fixed), buffers, noise, divergences)
+        stored = by_chain(state.step, draws, divergences)
+        kept = (values[: int(state.loo.number)] for values in state.loo.draws)
+        moments = Moments(*(values.transpose(0, 1).contiguous() for values in kept))
         c = torch.tensor(spread, dtype=EXACT)
         return LinearCollection(self.model, LinearState(*stored, c, moments, state.row_keys))
 
@@ -316,13 +313,6 @@ class LinearChains(Trainer[LinearGibbsState]):
         noise = {name: tensor[None].to(model.dtype) for name, tensor in self.targets.noise(chains).items()}
         shared = {name: tensor.expand(1, number, *tensor.shape) for name, tensor in buffers.items()}
         return Draws(weights[None].to(model.dtype), fixed[None].to(model.dtype), shared, noise)
-
-
-def _chain(tensors: Any, index: int) -> Any:
-    """Return the draws of one chain."""
-    if isinstance(tensors, dict):
-        return {name: tensor[:, index] for name, tensor in tensors.items()}
-    return tensors[:, index]
 
 
 def _design(x: Any, inputs: int) -> Tensor:
