@@ -15,7 +15,7 @@ from torch import nn
 
 import r2d2net as rn
 from langevin_targets import normal_means
-from r2d2net.inference import MCLMC
+from r2d2net.inference import MCLMC, chain_metric
 from r2d2net.inference import mclmc as module
 from r2d2net.priors import R2D2, Gaussian
 
@@ -72,9 +72,10 @@ def moments_of_chains(chains, **settings):
 EXACT = {"adjusted": True, "sweep_steps": 15, "epochs": 80}
 
 
-def test_adjusted_chains_have_the_closed_form():
+@pytest.mark.parametrize("directions", [0, 2])
+def test_adjusted_chains_have_the_closed_form(directions):
     """300 chains: 5 means and 15 covariances at |z| < 4.5, 1.4e-4 in all."""
-    w = moments_of_chains(300, **EXACT)
+    w = moments_of_chains(300, directions=directions, **EXACT)
     rows, columns = torch.tril_indices(5, 5)
     products, expected = w[:, rows] * w[:, columns], (rows == columns).to(DOUBLE)
     spread = (1 + expected).sqrt()  # deviation of a product of standard normals
@@ -94,6 +95,13 @@ def test_a_wrong_kinetic_term_is_seen(factor, monkeypatch):
 
     monkeypatch.setattr(module, "leapfrog", wrong)
     w = moments_of_chains(300, **EXACT)
+    assert float(((w.square().mean(0) - 1) * math.sqrt(150)).abs().max()) > 4.5
+
+
+def test_a_gradient_that_does_not_fit_the_coordinates_is_seen(monkeypatch):
+    """The test above rejects gradients in the coordinates of each weight alone, with motions in those of all."""
+    monkeypatch.setattr(chain_metric.Metric, "to_gradient", lambda self, gradient: self.deviation * gradient)
+    w = moments_of_chains(300, directions=2, **EXACT)
     assert float(((w.square().mean(0) - 1) * math.sqrt(150)).abs().max()) > 4.5
 
 
@@ -143,9 +151,10 @@ def least_p_value(counted):
 
 @pytest.mark.parametrize("adjusted", [True, False])
 @pytest.mark.parametrize("replications", [200, pytest.param(1000, marks=pytest.mark.slow)])
-def test_ranks_are_uniform(adjusted, replications):
+@pytest.mark.parametrize("directions", [0, 2])
+def test_ranks_are_uniform(adjusted, replications, directions):
     """Six p-values above 1e-3: a false alarm in 6e-3 of seeds, of which this one is pinned."""
-    assert least_p_value(ranks(replications, adjusted=adjusted)) > 1e-3
+    assert least_p_value(ranks(replications, adjusted=adjusted, directions=directions)) > 1e-3
 
 
 def test_stale_scales_are_seen(monkeypatch):

@@ -5,6 +5,7 @@ import math
 import pytest
 import torch
 
+from r2d2net.inference.chain_metric import Metric
 from r2d2net.inference.microcanonical import (
     Point,
     any_direction,
@@ -38,7 +39,7 @@ def test_a_trajectory_is_reversible():
     """Back along the negative direction to where it came from, with the opposite error."""
     deviation = torch.tensor([0.5, 1.0, 3.0], dtype=DOUBLE)
     point, u, _ = start(5, deviation)
-    unit, length = torch.ones_like(u), torch.full((5,), 0.3, dtype=DOUBLE)
+    unit, length = Metric(torch.ones_like(u)), torch.full((5,), 0.3, dtype=DOUBLE)
     there, v, error = leapfrog(gaussian(deviation), point, u, unit, length)
     back, w, returned = leapfrog(gaussian(deviation), there, -v, unit, length)
     torch.testing.assert_close(back.position, point.position)
@@ -61,13 +62,15 @@ def test_the_kinetic_term_is_the_logarithm_of_the_jacobian():
 
     def mapped(q):
         w, u = q[:3], to_direction(q[3], q[4])
-        moved, v, _ = leapfrog(potential, potential(w[None]), u[None], torch.ones(1, 3, dtype=DOUBLE), length)
+        moved, v, _ = leapfrog(potential, potential(w[None]), u[None], Metric(torch.ones(1, 3, dtype=DOUBLE)), length)
         return torch.cat([moved.position[0], torch.atan2(v[0, 1], v[0, 0])[None], v[0, 2][None]])
 
     q = torch.tensor([0.3, -0.8, 2.0, 0.4, 0.2], dtype=DOUBLE)
     volume = torch.linalg.slogdet(torch.autograd.functional.jacobian(mapped, q)).logabsdet
     point = potential(q[None, :3])
-    moved, _, error = leapfrog(potential, point, to_direction(q[3], q[4])[None], torch.ones(1, 3, dtype=DOUBLE), length)
+    moved, _, error = leapfrog(
+        potential, point, to_direction(q[3], q[4])[None], Metric(torch.ones(1, 3, dtype=DOUBLE)), length
+    )
     kinetic = error - (moved.energy - point.energy)
     torch.testing.assert_close(volume, -kinetic[0])
 
@@ -76,7 +79,7 @@ def test_the_kinetic_term_is_the_logarithm_of_the_jacobian():
 def test_the_energy_error_falls_as_the_cube_of_the_step(lengths):
     deviation = torch.linspace(0.5, 2, 20, dtype=DOUBLE)
     point, u, _ = start(200, deviation)
-    unit = torch.ones_like(u)
+    unit = Metric(torch.ones_like(u))
     coarse, fine = (
         leapfrog(gaussian(deviation), point, u, unit, torch.full((200,), e, dtype=DOUBLE))[2].square().mean().sqrt()
         for e in lengths
@@ -93,7 +96,7 @@ def test_the_bias_falls_as_the_square_of_the_step():
     potential, excess = gaussian(deviation), []
     for length in (0.7, 0.5, 0.35):
         point, u, g = start(500, deviation)
-        e, unit, squares = torch.full((500,), length * math.sqrt(20), dtype=DOUBLE), torch.ones_like(u), []
+        e, unit, squares = torch.full((500,), length * math.sqrt(20), dtype=DOUBLE), Metric(torch.ones_like(u)), []
         for _ in range(200):
             point, u, _ = leapfrog(potential, point, u, unit, e)
             u = forget(u, torch.full_like(e, length), g)
@@ -109,7 +112,7 @@ def test_the_step_size_is_such_that_the_energy_error_has_the_variance_aimed_at()
     deviation = torch.linspace(0.5, 2, 100, dtype=DOUBLE)
     potential = gaussian(deviation)
     point, u, g = start(8, deviation)
-    sizes, errors, unit = first_step_size(8, 100, u), [], torch.ones_like(u)
+    sizes, errors, unit = first_step_size(8, 100, u), [], Metric(torch.ones_like(u))
     for step in range(1500):
         moved, v, error = leapfrog(potential, point, u, unit, sizes.value)
         point, u, error, _ = refuse_runaways((point, u), (moved, v), error, 100.0)

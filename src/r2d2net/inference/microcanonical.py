@@ -1,7 +1,7 @@
 """Microcanonical Langevin Monte Carlo (Robnik et al., 2023): one leapfrog step of a batch of chains, and its step size.
 
-A chain has a position w with density exp(-U(w)) and a direction u of unit length in d dimensions. With z = w / a for
-positive deviations a (coordinates in which the target is about as wide in every direction) the dynamics are
+A chain has a position w with density exp(-U(w)) and a direction u of unit length in d dimensions. With w = A z (a fixed
+map, see `chain_metric`, such that the target is about as wide in every direction of z) the dynamics are
 
     dz = u dt,      du = -(I - u u') grad U / (d - 1) dt + noise that keeps |u| = 1,
 
@@ -24,6 +24,8 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
+
+from r2d2net.inference.chain_metric import Metric
 
 LARGEST_ERROR, LEAST_LIMIT = 20.0, 10.0  # a step is not taken beyond so many deviations of its error, and so many nats
 FORGETTING = 0.98  # of the steps before, in the choice of the step size
@@ -115,7 +117,7 @@ def any_direction(like: Tensor, generator: torch.Generator) -> Tensor:
 
 
 def leapfrog(
-    potential: Potential, point: Point, direction: Tensor, deviation: Tensor, length: Tensor
+    potential: Potential, point: Point, direction: Tensor, metric: Metric, length: Tensor
 ) -> tuple[Point, Tensor, Tensor]:
     """Take half a turn, a motion and half a turn.
 
@@ -123,15 +125,15 @@ def leapfrog(
         potential: U with its gradient.
         point: Where the chains stand.
         direction: u, (chains, d).
-        deviation: a, the unit of length of each coordinate, (chains, d).
+        metric: The map w = A z of each chain.
         length: e of each chain, (chains,).
 
     Returns:
         The new points, the new directions, and the energy error U + K of the step, (chains,) in float64.
     """
-    direction, before = _turn(direction, point.gradient * deviation, length / 2)
-    moved = potential(point.position + length.unsqueeze(-1) * deviation * direction)
-    direction, after = _turn(direction, moved.gradient * deviation, length / 2)
+    direction, before = _turn(direction, metric.to_gradient(point.gradient), length / 2)
+    moved = potential(point.position + length.unsqueeze(-1) * metric.to_weights(direction))
+    direction, after = _turn(direction, metric.to_gradient(moved.gradient), length / 2)
     return moved, direction, before + after + moved.energy - point.energy
 
 
