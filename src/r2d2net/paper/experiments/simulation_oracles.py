@@ -40,18 +40,21 @@ REFERENCE = 200  # test inputs at which functions are compared
 DRAWS = 50  # of each start, at those inputs
 WEIGHTS = 200  # most weights whose R-hat is computed
 
-# By hidden layers: chains of each start, steps of an epoch (one sweep without hidden layers), and epochs by scenario.
+# By hidden layers: chains of each start, steps of an epoch (one sweep without hidden layers), epochs by scenario. With
+# hidden layers also directions of the chains' metric, by scenario; the 1,000 inputs of scenario 3 have none.
 SIZES: dict[Scale, dict[str, Any]] = {
-    "smoke": {"chains": [2, 1, 1, 1], "sweep_steps": 20, "epochs": {"2": [100, 40, 40, 40]}},
+    "smoke": {"chains": [2, 1, 1, 1], "sweep_steps": 20, "epochs": {"2": [100, 40, 40, 40]}, "directions": {"2": 50}},
     "machine": {
-        "chains": [2, 2, 1, 1],
+        "chains": [2, 4, 2, 2],
         "sweep_steps": 20,
-        "epochs": {"1": [1_500, 80, 90, 52], "2": [1_500, 80, 90, 52], "3": [500, 36, 32, 24]},
+        "epochs": {"1": [1_500, 240, 90, 60], "2": [1_500, 240, 90, 60], "3": [500, 36, 32, 24]},
+        "directions": {"1": 100, "2": 100, "3": 0},
     },
     "paper": {
         "chains": [4, 4, 4, 4],
         "sweep_steps": 20,
         "epochs": {name: [10_000, 5_000, 5_000, 5_000] for name in ("1", "2", "3")},
+        "directions": {"1": 100, "2": 100, "3": 0},
     },
 }
 
@@ -60,16 +63,16 @@ def oracle_settings(scale: Scale, scenario: str, layers: int) -> dict[str, int]:
     """Return the size of an oracle, plain JSON.
 
     >>> oracle_settings("paper", "2", 1)
-    {'starts': 4, 'chains': 4, 'sweep_steps': 20, 'epochs': 5000}
+    {'starts': 4, 'chains': 4, 'sweep_steps': 20, 'epochs': 5000, 'directions': 100}
     """
     size = SIZES[scale]
-    steps = size["sweep_steps"] if layers else 1
-    return {
+    settings = {
         "starts": STARTS,
         "chains": size["chains"][layers],
-        "sweep_steps": steps,
+        "sweep_steps": size["sweep_steps"] if layers else 1,
         "epochs": size["epochs"][scenario][layers],
     }
+    return {**settings, "directions": size["directions"][scenario]} if layers else settings
 
 
 def oracle_key(settings: Settings) -> str:
@@ -149,5 +152,5 @@ def _sample(settings: Settings, rows: Rows, run: Path, number: int) -> Posterior
     seed = SEED + STARTS * settings["seed"] + number
     if settings["layers"] == 0:
         return sample_linear(model, data, chains=size["chains"], sweeps=size["epochs"], seed=seed)
-    chains = MCLMC(chains=size["chains"], sweep_steps=size["sweep_steps"])
+    chains = MCLMC(chains=size["chains"], sweep_steps=size["sweep_steps"], directions=size["directions"])
     return fit(model, data, chains, epochs=size["epochs"], seed=seed, resume=run, verbose=False, jobs=1)
