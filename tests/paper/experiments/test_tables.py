@@ -109,7 +109,8 @@ def test_the_paper_s_recipe() -> None:
     assert Augment() != PAPER_AUGMENT
 
 
-SHORT = {"rows": 300, "epochs": 2, "oracle": {"starts": 4, "chains": 1, "sweep_steps": 2, "epochs": 12}}
+ORACLE = {"starts": 4, "chains": 1, "sweep_steps": 2, "epochs": 12, "directions": 3}
+SHORT = {"rows": 300, "epochs": 2, "oracle": ORACLE}
 
 
 @pytest.mark.parametrize("row", ["r2d2-svgi", "r2d2-mclmc"])
