@@ -39,6 +39,7 @@ LOOK_STEPS = 50  # between two looks at the KL, which costs more than a step, wh
 FINAL_DRAWS = 100  # of the score by which runs are compared
 ADVICE = "use a smaller lr, clip=1.0, or check the data's scale"  # after divergence
 RUN_AWAY = (Argument("algorithm", "svgi"), " is safer, or use more epochs or a smaller lr")
+STORED = ("kept/", "loo/")  # parts of a state that hold what was computed from the rest of it as the run went on
 RESTART = -(1 << 62)  # the seeds of restarts, far from the numbers of epochs and steps
 
 
@@ -267,7 +268,7 @@ def _require_finite(run: Progressing, trainer: Trainer[Any], nll: float = 0.0) -
         for name, tensor in flatten(run.state).items()
         # a network's own buffers may hold infinities, such as attention masks; draws were looked at as they came
         if tensor.is_floating_point()
-        and not name.startswith("kept/")
+        and not name.startswith(STORED)
         and not bool((~tensor.isnan() if name.startswith("buffers/") else tensor.isfinite()).all())
     }
     if math.isfinite(nll) and not bad:
