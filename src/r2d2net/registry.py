@@ -7,7 +7,7 @@ is imported when it is first needed: names can be listed without torch.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from importlib import import_module
 from typing import Any
@@ -17,16 +17,17 @@ class Registry(Mapping[str, str]):
     """Names that users write, in lower case, and the place of what each stands for.
 
     A place is "module:Class", or "module:Class.constructor" for a class with other hyperparameters than its defaults,
-    or "module:function".
+    or "module:function". Places in ``unnamed`` are of classes that saved runs name and users do not.
 
     >>> registry = Registry("prior", {"gaussian": "priors.gaussian:Gaussian"})
     >>> list(registry), registry.class_names
     (['gaussian'], ('Gaussian',))
     """
 
-    def __init__(self, kind: str, places: dict[str, str]) -> None:
+    def __init__(self, kind: str, places: dict[str, str], unnamed: Sequence[str] = ()) -> None:
         self.kind = kind
         self._places = places
+        self._homes = {_class_of(place): place.partition(":")[0] for place in (*places.values(), *unnamed)}
 
     def __getitem__(self, name: str) -> str:
         return self._places[name]
@@ -40,16 +41,19 @@ class Registry(Mapping[str, str]):
     @property
     def class_names(self) -> tuple[str, ...]:
         """Names of the classes, each once, without importing them."""
-        return tuple(dict.fromkeys(place.partition(":")[2].split(".")[0] for place in self._places.values()))
+        return tuple(dict.fromkeys(_class_of(place) for place in self._places.values()))
+
+    def knows(self, class_name: str) -> bool:
+        """Whether a class of this name is built in, offered to users by a name or not."""
+        return class_name in self._homes
 
     def get_class(self, class_name: str) -> Any:
         """Import the class of this name.
 
         Args:
-            class_name: One of `class_names`.
+            class_name: A name that the registry `knows`.
         """
-        homes = {place.partition(":")[2].split(".")[0]: place.partition(":")[0] for place in self._places.values()}
-        return getattr(import_module(f"r2d2net.{homes[class_name]}"), class_name)
+        return getattr(import_module(f"r2d2net.{self._homes[class_name]}"), class_name)
 
     def classes(self) -> list[Any]:
         """Import all classes, in the order of the list."""
@@ -61,7 +65,11 @@ class Registry(Mapping[str, str]):
 
     def holds(self, cls: type) -> bool:
         """Whether this very class is built in; one of another module with the same name is not."""
-        return cls.__name__ in self.class_names and self.get_class(cls.__name__) is cls
+        return self.knows(cls.__name__) and self.get_class(cls.__name__) is cls
+
+
+def _class_of(place: str) -> str:
+    return place.partition(":")[2].split(".")[0]
 
 
 @cache
@@ -119,6 +127,7 @@ ALGORITHMS = Registry(
         "lineargibbs": "inference.linear_gibbs:LinearGibbs",
         "linearfirst": "inference.linear_first:LinearFirst",
     },
+    unnamed=["inference.stacked:Stacked"],
 )
 
 # The priors of the algorithms that do not suit every prior, the algorithms for classes only, those for one linear

@@ -165,7 +165,7 @@ def _contract(cls: type) -> type:
 def _build(contract: type, specification: Specification, classes: Classes) -> Any:
     """Call the class that a specification names: a built-in one, or one of ``classes`` where it came from outside."""
     registry, name, arguments = CONTRACTS[contract], specification["type"], specification["arguments"]
-    if name in registry.class_names and specification.get("origin") != OUTSIDE:
+    if registry.knows(name) and specification.get("origin") != OUTSIDE:
         cls = registry.get_class(name)
     else:
         handed = [cls for cls in classes if cls.__name__ == name and issubclass(cls, contract)]

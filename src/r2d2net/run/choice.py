@@ -60,13 +60,32 @@ def choose(model: BayesianModel[Any], data: Any, *, batch_size: int | None, pati
         return Choice(SVGI(), "SVGI: the data have no number of rows")  # `prepare` says what is wrong with them
     if model.is_linear:
         outputs, p = model.bayesian[0].shape[0], math.prod(model.bayesian[0].shape[1:])
-        cost = float(n) * n * p if n < p else float(p) ** 3 + float(n) * p * ROW_COST
-        rows = n * outputs if model.likelihood.has_classes else 0  # as many Polya-Gamma variables
-        if cost <= LARGEST_SWEEP and rows <= LARGEST_CLASSES and _suits(LinearGibbs(), model, n):
+        affordable = linear_is_affordable(n, p, outputs, has_classes=model.likelihood.has_classes)
+        if affordable and _suits(LinearGibbs(), model, n):
             return Choice(LinearGibbs(), f"LinearGibbs: one linear layer, {n} rows of {p} inputs")
     if n * model.size * _uses(model, data[0]) <= LARGEST_GRADIENT and _suits(MCLMC(), model, n):
         return Choice(MCLMC(), f"MCLMC: {n} rows, {model.size} weights")
     return Choice(SVGI(), f"SVGI: {n} rows, {model.size} weights")
+
+
+def linear_is_affordable(n: int, p: int, outputs: int, *, has_classes: bool) -> bool:
+    """Tell whether a sweep of linear chains is affordable.
+
+    Args:
+        n: Number of rows.
+        p: Number of inputs.
+        outputs: Number of outputs, or of classes.
+        has_classes: Whether the targets are classes.
+
+    Returns:
+        Whether it is.
+
+    >>> linear_is_affordable(100, 4000, 1, has_classes=False), linear_is_affordable(10**6, 200, 1, has_classes=False)
+    (True, False)
+    """
+    cost = float(n) * n * p if n < p else float(p) ** 3 + float(n) * p * ROW_COST
+    rows = n * outputs if has_classes else 0  # as many Polya-Gamma variables
+    return cost <= LARGEST_SWEEP and rows <= LARGEST_CLASSES
 
 
 def epochs_for(rows: int, batch_size: int | None, method: Method) -> int:

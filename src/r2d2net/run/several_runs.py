@@ -82,6 +82,25 @@ def clear(folder: Path) -> None:
         shutil.rmtree(folder / FOLDER)
 
 
+def run_all(plans: Sequence[Plan], folder: Path, jobs: int | None, verbose: bool) -> list[Posterior[Any] | None]:
+    """Run plans of any kind in folders of their own.
+
+    Args:
+        plans: The runs, each with another name under ``settings["candidate"]``.
+        folder: Where the folders of the runs are; those that are finished there are not run again.
+        jobs: Runs at a time, in processes of one thread each; None takes as many as there are cores.
+        verbose: Whether to show progress on a terminal.
+
+    Returns:
+        The posterior of each run; None where it diverged.
+    """
+    folders, outcomes = _run_all(plans, folder, jobs, verbose)
+    return [
+        finished(place, plan) if outcome.failure is None else None
+        for place, plan, outcome in zip(folders, plans, outcomes, strict=True)
+    ]
+
+
 # --- the runs
 
 

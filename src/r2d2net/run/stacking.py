@@ -1,0 +1,485 @@
+"""Several models of a table, combined by stacking of predictive densities into one posterior.
+
+1. Every candidate (`stack_candidates`) is fitted to all but one of K folds, K times; tables of more than `MOST_ROWS`
+   rows hold out one share of the rows instead. The densities of the rows left out give the weights
+   (`stacking_weights`).
+2. The candidates with a weight are fitted to all rows. Half of such a candidate's draws are of that fit, and half of
+   its fits of the folds, which cost nothing more and start elsewhere: chains of networks find other modes there.
+3. Draws of all candidates, in proportion to the weights, are stored as draws of the smallest network of the form
+   y = A x + f(x) that has them as special cases.
+
+Inputs and targets are standardised once, by all rows, so that all draws are of one network. Every fit is an ordinary run
+in a folder of its own, as in `several_runs`, so an interrupted search goes on with what is there.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import time as clock
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from sklearn.model_selection import KFold, StratifiedKFold
+from torch import Tensor
+
+from r2d2net import checkpoint
+from r2d2net.errors import CheckpointError, DataError, DivergenceError, ParameterError, require
+from r2d2net.inference.base import Draws
+from r2d2net.inference.collection import Collection, CollectionState
+from r2d2net.inference.stacked import TRAITS, Stacked
+from r2d2net.likelihoods import Likelihood
+from r2d2net.model import BayesianModel, Slot
+from r2d2net.nets import mlp
+from r2d2net.posterior import FILE, INTERRUPTED, Posterior, load
+from r2d2net.priors import R2D2
+from r2d2net.run.batches import mix
+from r2d2net.run.fit import Request
+from r2d2net.run.global_generator import lent_generator
+from r2d2net.run.health import look_at, warn_of
+from r2d2net.run.prepare import Prepared, prepare
+from r2d2net.run.progress import lines
+from r2d2net.run.resume import require_same
+from r2d2net.run.several_runs import FOLDER, clear, run_all
+from r2d2net.run.stack_candidates import Candidate, Form, Shape, candidates_for
+from r2d2net.run.stacking_weights import stacking_weights
+from r2d2net.run.train import Plan
+from r2d2net.specification import describe, describe_model, network_text, reading
+
+FOLDS = 4
+MOST_ROWS, HELD_SHARE, MOST_HELD = 3000, 0.1, 2000  # of folds; above, so many rows are held out once
+DRAWS = 400  # of the mixture
+MEMORY = 1 << 28  # most bytes of them
+SCORE_DRAWS = 200  # networks that predict a row left out
+HELD_DENSITY = -50.0  # log density of a row in standardised units below which a candidate is no worse for it
+WHOLE = -1  # number of the fit to all rows, beside those of the folds
+
+
+@dataclass(frozen=True, kw_only=True)
+class Search:
+    """What is searched: the table as the networks see it, and the candidates.
+
+    Attributes:
+        x: Standardised inputs, (n, p).
+        y: Targets as the likelihood takes them.
+        likelihood: The likelihood.
+        network: Arguments of `mlp` without ``linear``.
+        candidates: The models.
+        folds: Rows that each fold leaves out.
+        seed: Seed of everything random.
+        checkpoint_every: Seconds between checkpoints of a run.
+    """
+
+    x: Tensor
+    y: Tensor
+    likelihood: Likelihood[Any]
+    network: dict[str, Any]
+    candidates: Sequence[Candidate]
+    folds: Sequence[Tensor]
+    seed: int
+    checkpoint_every: float
+
+    def plan(self, candidate: Candidate, fold: int) -> Plan:
+        """Build the run of a candidate on the rows that a fold does not leave out, or on all rows."""
+        rows = torch.ones(len(self.y), dtype=torch.bool, device=self.y.device)
+        if fold != WHOLE:
+            rows[self.folds[fold]] = False
+        data = self.x[rows], self.y[rows]
+        model = model_of(candidate.form, candidate.prior, self.network, self.likelihood, self.seed, self.x)
+        request = Request(
+            model=model,
+            method=candidate.method,
+            automatic=False,
+            epochs=candidate.epochs,
+            batch_size=None,
+            seed=mix(self.seed, fold + 1),
+            validation=None,
+            patience=None,
+            score="nll",
+            prior=None,
+            restarts=1,
+            jobs=1,
+            n=None,
+            standardize=False,
+            checkpoint_to=None,
+            checkpoint_every=self.checkpoint_every,
+            resume=None,
+        ).checked(data)
+        prepared = prepare(model, data, request.batch_size, request.seed, None, None, False)
+        plan = request.plans(prepared)[0]
+        name = candidate.name.replace(", ", "-").replace(" ", "-").lower()
+        return replace(plan, settings={**plan.settings, "candidate": f"{name}-{'whole' if fold == WHOLE else fold}"})
+
+
+class Fitted(NamedTuple):
+    """A candidate that has been fitted."""
+
+    candidate: Candidate
+    posterior: Posterior[Any]
+
+
+def fit_stacked(
+    data: tuple[Any, Any],
+    likelihood: Likelihood[Any],
+    *,
+    hidden: Sequence[int] = (50, 50),
+    outputs: int = 1,
+    activation: str = "relu",
+    seed: int = 0,
+    device: Any = None,
+    time: float | None = None,
+    jobs: int | None = None,
+    resume: Path | None = None,
+    checkpoint_every: float = 60.0,
+    verbose: bool = True,
+) -> Posterior[Any]:
+    """Fit several models to a table and combine them by stacking.
+
+    Args:
+        data: Inputs (n, p) and targets, tensors or arrays.
+        likelihood: Gaussian with learnt noise, or one of classes.
+        hidden: Widths of the networks' hidden layers.
+        outputs: Number of outputs.
+        activation: Name of the networks' activation.
+        seed: Seed of everything random.
+        device: Device of the computation.
+        time: Seconds after which no further fold is begun; at least one is. What the search finds then depends on the
+            machine. None for no bound.
+        jobs: Fits at a time, in processes of one thread each; None for as many as there are cores.
+        resume: Folder in which runs are kept, and the posterior in the end; an interrupted search is continued.
+        checkpoint_every: Seconds between checkpoints of a run.
+        verbose: Show progress on a terminal.
+
+    Returns:
+        The posterior of a network whose arguments for `mlp` are ``posterior.settings["stack"]["network"]``.
+        ``posterior.candidates`` has name, prior, algorithm, weight and score (mean log density of rows left out, in the
+        user's units) of each candidate.
+
+    Raises:
+        DataError: If the data cannot be used.
+        DivergenceError: If no candidate could be fitted.
+    """
+    require(time is None or time > 0, "time", time, "use a number of seconds above 0")
+    start = clock.monotonic()
+    network = {"hidden": [int(width) for width in hidden], "outputs": outputs, "activation": activation}
+    network["inputs"] = int(torch.as_tensor(data[0][:1]).shape[1])
+    place = torch.zeros((), device=device)
+    whole = model_of("both", R2D2(), network, likelihood, seed, place)
+    prepared = prepare(whole, data, None, seed, None, None, True)
+    x, y = prepared.batches.x, prepared.batches.y  # type: ignore[attr-defined] (a table)
+    shape = Shape(len(y), network["inputs"], tuple(network["hidden"]), outputs)
+    request = {"network": network, "seed": seed, "data": prepared.digest, "likelihood": describe(likelihood)}
+    request |= {"time": time}
+    done = None if resume is None else _finished(resume, request, seed, place)
+    if done is not None:
+        return done
+    search = Search(
+        x=x,
+        y=y,
+        likelihood=likelihood,
+        network=network,
+        candidates=candidates_for(shape, likelihood),
+        folds=folds_of(y, seed, has_classes=likelihood.has_classes),
+        seed=seed,
+        checkpoint_every=checkpoint_every,
+    )
+    if resume is None:
+        with tempfile.TemporaryDirectory(prefix="r2d2net-") as temporary:
+            posterior = _searched(search, prepared, request, Path(temporary), time, start, jobs, verbose)
+    else:
+        started = resume / INTERRUPTED
+        if started.exists():
+            with reading(started):
+                require_same(started, checkpoint.read(started)[1]["settings"], request)
+        else:
+            clear(resume)
+            checkpoint.write(started, {}, {"settings": request})
+        posterior = _searched(search, prepared, request, resume / FOLDER, time, start, jobs, verbose)
+        posterior.save(resume)
+        started.unlink()
+        clear(resume)
+    warn_of(posterior.health, "stacking")
+    return posterior
+
+
+def _searched(
+    search: Search,
+    prepared: Prepared,
+    request: dict[str, Any],
+    folder: Path,
+    time: float | None,
+    start: float,
+    jobs: int | None,
+    verbose: bool,
+) -> Posterior[Any]:
+    """Score the candidates, weigh them, fit those with a weight to all rows and mix the draws."""
+    show, names = lines(verbose=verbose), [candidate.name for candidate in search.candidates]
+    partial: list[list[Fitted | None]] = []
+    rows: list[Tensor] = []
+    batch = len(search.folds) if time is None else 1
+    for first in range(0, len(search.folds), batch):
+        chosen = range(first, min(first + batch, len(search.folds)))
+        jobs_now = [(candidate, fold) for fold in chosen for candidate in search.candidates]
+        fitted = _fit_all(search, jobs_now, folder, jobs, verbose)
+        size = len(search.candidates)
+        partial += [fitted[at : at + size] for at in range(0, len(fitted), size)]
+        rows += [search.folds[fold] for fold in chosen]
+        if time is not None and clock.monotonic() - start > time:
+            break
+    densities = torch.cat([_densities(search, each, left) for each, left in zip(partial, rows, strict=True)])
+    fits = ~densities.isnan().any(0)
+    if not bool(fits.any()):
+        raise DivergenceError("no candidate of the search could be fitted", fix="look for extreme values in columns")
+    weights = torch.zeros(len(names), dtype=torch.float64)
+    weights[fits] = stacking_weights(densities[:, fits].clamp(min=HELD_DENSITY)).cpu()
+    kept = [k for k in range(len(names)) if weights[k] > 0]
+    wholes = _fit_all(search, [(search.candidates[k], WHOLE) for k in kept], folder, jobs, verbose)
+    members: list[list[tuple[Fitted, float]]] = []
+    for k, whole in zip(kept, wholes, strict=True):
+        of_folds = [fitted for each in partial if (fitted := each[k]) is not None]
+        share = 0.5 if whole is not None and of_folds else 1.0
+        own = [] if whole is None else [(whole, share if of_folds else 1.0)]
+        own += [(fitted, (share if whole is not None else 1.0) / len(of_folds)) for fitted in of_folds]
+        members.append([(fitted, float(weights[k]) * part) for fitted, part in own])
+    shift = float(prepared.units.y.scale.double().log().sum()) if search.likelihood.standardizes else 0.0
+    entries = []
+    for k, candidate in enumerate(search.candidates):
+        score = float(densities[:, k].mean()) - shift
+        entries.append(
+            {
+                "name": candidate.name,
+                "prior": type(candidate.prior).__name__,
+                "algorithm": type(candidate.method).__name__,
+                "weight": round(float(weights[k]), 4),
+                "score": score if np.isfinite(score) else None,
+            }
+        )
+        show(f"candidate {candidate.name}: weight {weights[k]:.2f}, log density {score:.4g}")
+    return _mixture(search, prepared, request, [pair for own in members for pair in own], entries, len(rows))
+
+
+# --- fits
+
+
+def _fit_all(
+    search: Search, wanted: Sequence[tuple[Candidate, int]], folder: Path, jobs: int | None, verbose: bool
+) -> list[Fitted | None]:
+    """Fit candidates; None for those that diverged or do not suit the rows."""
+    plans: list[Plan] = []
+    places: list[int] = []
+    for position, (candidate, fold) in enumerate(wanted):
+        try:
+            plan = search.plan(candidate, fold)
+            plan.trainer  # noqa: B018 (refuses what does not go together)
+        except (DataError, ParameterError):
+            continue
+        plans.append(plan)
+        places.append(position)
+    fitted: list[Fitted | None] = [None] * len(wanted)
+    if not plans:
+        return fitted
+    for position, plan, posterior in zip(places, plans, run_all(plans, folder, jobs, verbose), strict=True):
+        if posterior is not None:
+            fitted[position] = Fitted(wanted[position][0], posterior)
+        del plan
+    return fitted
+
+
+def _densities(search: Search, fitted: Sequence[Fitted | None], left_out: Tensor) -> Tensor:
+    """Return the log density of rows by candidates, (rows, candidates); NaN for those that were not fitted."""
+    columns = []
+    for each in fitted:
+        if each is None:
+            columns.append(torch.full((len(left_out),), torch.nan, dtype=torch.float64))
+            continue
+        predicted = each.posterior.predict(search.x[left_out], SCORE_DRAWS, seed=search.seed)
+        log_density = predicted.log_prob(search.y[left_out]).double().cpu()
+        columns.append(log_density.reshape(len(left_out), -1).sum(1))
+    return torch.stack(columns, 1)
+
+
+def folds_of(y: Tensor, seed: int, *, has_classes: bool) -> list[Tensor]:
+    """Divide the rows into folds, or hold out one share of many.
+
+    Args:
+        y: Targets; classes are spread evenly over the folds.
+        seed: Seed of the division.
+        has_classes: Whether the targets are classes.
+
+    Returns:
+        The rows that each fit leaves out.
+    """
+    n = len(y)
+    if n > MOST_ROWS:
+        order = torch.randperm(n, generator=torch.Generator().manual_seed(mix(seed, -3)))
+        return [order[: min(MOST_HELD, round(HELD_SHARE * n))].to(y.device)]
+    count = max(2, min(FOLDS, n))
+    random = {"n_splits": count, "shuffle": True, "random_state": mix(seed, -3) % (1 << 32)}
+    labels = y.cpu().numpy().reshape(n, -1)[:, 0]
+    if has_classes and int(torch.bincount(y.reshape(-1).long()).max()) >= count:
+        splits = _quietly(StratifiedKFold(**random), labels)
+    else:
+        splits = list(KFold(**random).split(labels))
+    return [torch.from_numpy(left).to(y.device) for _, left in splits]
+
+
+def _quietly(splitter: StratifiedKFold, labels: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Split without scikit-learn's warning of classes with fewer rows than folds, which are missing in some folds."""
+    import warnings
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        return list(splitter.split(np.zeros((len(labels), 1)), labels))
+
+
+# --- the mixture
+
+
+def model_of(
+    form: Form, prior: Any, network: dict[str, Any], likelihood: Likelihood[Any], seed: int, like: Tensor
+) -> BayesianModel[Any]:
+    """Build a model of one of the forms, without changing torch's global generator."""
+    with lent_generator(seed, torch.device("cpu")):
+        net = mlp(**form_network(form, network))
+    return BayesianModel(net.to(like.device, torch.float32), prior, likelihood)
+
+
+def form_network(form: Form, network: dict[str, Any]) -> dict[str, Any]:
+    """Return the arguments of `mlp` for a form."""
+    if form == "linear":
+        return {**network, "hidden": []}
+    return {**network, "linear": True} if form == "both" else network
+
+
+def embed(draws: Draws, form: Form, own: BayesianModel[Any], whole_form: Form, whole: BayesianModel[Any]) -> Tensor:
+    """Write draws of a model as draws of a network that has it as a special case.
+
+    Args:
+        draws: Draws of the model.
+        form: Form of the model.
+        own: The model.
+        whole_form: Form of the network.
+        whole: The network's model.
+
+    Returns:
+        Weights of the network, (draws, weights); those that the model does not have are 0.
+    """
+    if form == whole_form:
+        return draws.weights
+    places = {slot.name: slot for slot in whole.bayesian}
+    weights = draws.weights.new_zeros(len(draws.weights), whole.size)
+    for slot in own.bayesian:
+        at = places[_name_in_both(slot, form, whole)]
+        weights[:, at.start : at.stop] = draws.weights[:, slot.start : slot.stop]
+    return weights
+
+
+def _name_in_both(slot: Slot, form: Form, whole: BayesianModel[Any]) -> str:
+    """Return the name that a parameter of a linear model or a network has in a network with a linear path."""
+    if form == "network":
+        return f"net.{slot.name}"
+    if slot.name.endswith("weight"):
+        return "linear.weight"
+    return [other.name for other in whole.bayesian if other.name.endswith("bias")][-1]
+
+
+def _mixture(
+    search: Search,
+    prepared: Prepared,
+    request: dict[str, Any],
+    members: Sequence[tuple[Fitted, float]],
+    entries: list[dict[str, Any]],
+    folds: int,
+) -> Posterior[Any]:
+    """Store draws of the members, in proportion to their weights, as one posterior."""
+    forms: set[Form] = {fitted.candidate.form for fitted, _ in members}
+    form: Form = next(iter(forms)) if len(forms) == 1 else "both"
+    whole = model_of(form, R2D2(), search.network, search.likelihood, search.seed, search.x)
+    total = max(len(members), min(DRAWS, MEMORY // (4 * whole.size)))
+    generator = torch.Generator(search.x.device).manual_seed(mix(search.seed, -4))
+    weights, noises = [], []
+    for (fitted, _), count in zip(members, shares([weight for _, weight in members], total), strict=True):
+        if count == 0:
+            continue
+        (drawn,) = fitted.posterior.source.draws(count, generator)
+        weights.append(embed(drawn, fitted.candidate.form, fitted.posterior.model, form, whole))
+        noises.append(drawn.noise)
+    stored = torch.cat(weights)[None]
+    noise = {name: torch.cat([each[name] for each in noises])[None] for name in noises[0]}
+    state = CollectionState(
+        step=torch.zeros((), dtype=torch.int64),
+        weights=stored,
+        fixed=stored.new_zeros(*stored.shape[:2], 0),
+        buffers={},
+        noise=noise,
+        divergences=torch.zeros(1, dtype=torch.int64),
+    )
+    source = Collection(whole, state, **TRAITS)
+    best = max(members, key=lambda member: member[1])[0].posterior
+    settings = {
+        **best.settings,
+        "algorithm": describe(Stacked(folds=folds)),
+        "model": describe_model(whole),
+        "network": network_text(whole),
+        "candidate": "mixture",
+        "seed": search.seed,
+        "n": len(search.y),
+        "standardize": True,
+        "flat_target": prepared.flat_target,
+        "data": prepared.digest,
+        "chosen": in_words(entries),
+        "stack": {"network": form_network(form, search.network), "request": request},
+    }
+    return Posterior(
+        source,
+        prepared.units,
+        flat_target=prepared.flat_target,
+        history=best.history,
+        settings=settings,
+        candidates=entries,
+        health=look_at(source, prepared),
+    )
+
+
+def shares(weights: Sequence[float], total: int) -> list[int]:
+    """Divide a number of draws in proportion to weights, the largest remainders first.
+
+    >>> shares([0.5, 0.3, 0.2], 10), shares([0.5, 0.25, 0.25], 2)
+    ([5, 3, 2], [1, 1, 0])
+    """
+    exact = np.asarray(weights, dtype=np.float64) / sum(weights) * total
+    counts = np.floor(exact).astype(int)
+    for position in np.argsort(counts - exact, kind="stable")[: total - counts.sum()]:
+        counts[position] += 1
+    return [int(count) for count in counts]
+
+
+def in_words(entries: Sequence[dict[str, Any]]) -> str:
+    """Say which candidates a mixture is made of, the heaviest first.
+
+    >>> in_words([{"name": "linear, R2D2", "weight": 0.25}, {"name": "network, R2D2", "weight": 0.75}])
+    'stacking of 2 models: 75% network, R2D2; 25% linear, R2D2'
+    """
+    ranked = sorted((entry for entry in entries if entry["weight"] > 0), key=lambda entry: -entry["weight"])
+    parts = "; ".join(f"{entry['weight']:.0%} {entry['name']}" for entry in ranked)
+    return f"stacking of {len(entries)} models: {parts}"
+
+
+def _finished(folder: Path, request: dict[str, Any], seed: int, like: Tensor) -> Posterior[Any] | None:
+    """Return the posterior of a search that came to its end in this folder, or None."""
+    path = folder / FILE
+    if not path.exists() or (folder / INTERRUPTED).exists():
+        return None
+    with reading(path):
+        settings = checkpoint.read(path)[1]["settings"]
+        if "stack" not in settings:
+            raise CheckpointError("holds a run of another kind", value=folder, fix="give another folder")
+        require_same(path, settings["stack"]["request"], request)
+        with lent_generator(seed, torch.device("cpu")):
+            net = mlp(**settings["stack"]["network"]).to(like.device)
+    shutil.rmtree(folder / FOLDER, ignore_errors=True)
+    return load(folder, net)
