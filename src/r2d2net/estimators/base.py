@@ -27,17 +27,20 @@ from r2d2net.inference import method_named
 from r2d2net.likelihoods import Likelihood
 from r2d2net.model import BayesianModel
 from r2d2net.nets import mlp
-from r2d2net.posterior import load
+from r2d2net.posterior import Posterior, load
 from r2d2net.prediction import Prediction
 from r2d2net.run.choice import epochs_for
 from r2d2net.run.fit import fit
 from r2d2net.run.global_generator import lent_generator
+from r2d2net.run.stacking import fit_stacked
 from r2d2net.shrinkage import Relevance, input_relevance
 from r2d2net.specification import require_classes
 
 BLOCK = 10_000  # rows predicted at a time: the draws of all rows at once would not fit
 RELEVANCE_ROWS, RELEVANCE_DRAWS, SHUFFLES = 500, 50, 2
 CHECKPOINT_SECONDS = 5.0
+HIDDEN = (50, 50)
+FEWEST_STACKED = 12  # rows from which folds say something
 PARAMETERS = {"seed": "random_state", "jobs": "n_jobs", "x": "X"}  # by the names that `fit` and `predict` have for them
 LONGEST = 300  # characters of a message of scikit-learn that an error quotes
 
@@ -46,14 +49,18 @@ class BayesianPerceptron(BaseEstimator):
     """Base class of the estimators: parameters, fitting, relevance of inputs, saving.
 
     Args:
-        hidden: Widths of the hidden layers; ``()`` is a linear model.
+        hidden: Widths of the hidden layers; ``()`` is a linear model; None for (50, 50). Unless one of ``hidden``,
+            ``prior``, ``algorithm``, ``epochs``, ``batch_size``, ``validation``, ``patience`` and ``restarts`` is
+            given, several models, linear ones and networks, are fitted and combined by stacking
+            (`r2d2net.run.stacking`); otherwise one.
         activation: Name of the activation.
-        prior: Prior of the weights: "r2d2", "adaptive" (learns its own sparsity and scale) or another name of
-            `r2d2net.registry.PRIORS`; "auto" (two adaptive priors, between which validation chooses); or an object of
-            `r2d2net.priors`.
-        algorithm: "svgi" or another name of `r2d2net.registry.ALGORITHMS`; "auto" (exact or by chains where that is
-            affordable, see `fit`); or an object of `r2d2net.inference`, such as ``SGHMC(chains=4)``.
+        prior: Prior of the weights: "r2d2" (for None), "adaptive" (learns its own sparsity and scale) or another name
+            of `r2d2net.registry.PRIORS`; "auto" (two adaptive priors, between which validation chooses); or an object
+            of `r2d2net.priors`.
+        algorithm: "svgi" (for None) or another name of `r2d2net.registry.ALGORITHMS`; "auto" (exact or by chains where
+            that is affordable, see `fit`); or an object of `r2d2net.inference`, such as ``SGHMC(chains=4)``.
             Some do not suit every prior: see `r2d2net.registry.SUITABLE_PRIORS`.
+        time: Seconds after which stacking begins no further fold; the result then depends on the machine.
         epochs: Passes over the rows; by default the number that makes about 1,000 steps, from 20 to 300, and for
             algorithms that see all rows at once a number of their own.
         batch_size: Rows of a step; by default chosen from the number of rows.
@@ -76,11 +83,12 @@ class BayesianPerceptron(BaseEstimator):
 
     def __init__(
         self,
-        hidden: Any = (50, 50),
+        hidden: Any = None,
         *,
         activation: str = "relu",
-        prior: Any = "r2d2",
-        algorithm: Any = "svgi",
+        prior: Any = None,
+        algorithm: Any = None,
+        time: float | None = None,
         epochs: int | None = None,
         batch_size: int | None = None,
         validation: Any = None,
@@ -96,6 +104,7 @@ class BayesianPerceptron(BaseEstimator):
         self.activation = activation
         self.prior = prior
         self.algorithm = algorithm
+        self.time = time
         self.epochs = epochs
         self.batch_size = batch_size
         self.validation = validation
@@ -257,43 +266,82 @@ class BayesianPerceptron(BaseEstimator):
         require_whole("draws", self.draws)
         if self.batch_size is not None:
             require_whole("batch_size", self.batch_size)
-        prior, seed = prior_of(self.prior), seed_of(self.random_state)
-        method = None if is_auto(self.algorithm) else method_named(self.algorithm)
-        epochs = self.epochs
-        if epochs is None and method is not None:
-            epochs = epochs_for(len(X), self.batch_size, method)
-        require_suitable(self.algorithm, self.prior, has_classes=likelihood.has_classes)
-        network = {"inputs": X.shape[1], "hidden": widths_of(self.hidden), "outputs": outputs}
-        network["activation"] = self.activation
-        if method is not None and method.needs_linear_path:
-            network["linear"] = True
+        seed = seed_of(self.random_state)
         inputs, targets = move_inputs(X), move_targets(y) if likelihood.standardizes else None
 
         def moved(x: np.ndarray, y: np.ndarray) -> tuple[Tensor, Tensor]:
             return inputs.of(x), torch.from_numpy(y) if targets is None else targets.of(y)
 
         with in_parameters():
-            posterior = fit(
-                BayesianModel(build(network, seed, self.device), prior, likelihood),
-                moved(X, y),
-                "auto" if method is None else method,
-                epochs=epochs,
-                batch_size=self.batch_size,
-                seed=seed,
-                validation=moved(*validation) if isinstance(validation, tuple) else validation,
-                patience=self.patience,
-                prior="auto" if prior is None else None,
-                restarts=self.restarts,
-                jobs=joblib.effective_n_jobs(self.n_jobs),
-                resume=self._folder,
-                checkpoint_every=CHECKPOINT_SECONDS,
-                verbose=bool(self.verbose),
-            )
+            if self.searches and len(X) >= FEWEST_STACKED:
+                posterior = self._fit_several(moved(X, y), outputs, likelihood, seed)
+                network = posterior.settings["stack"]["network"]
+            else:
+                network, arguments = self._one_model(len(X), X.shape[1], outputs, likelihood, seed)
+                held = moved(*validation) if isinstance(validation, tuple) else validation
+                posterior = fit(data=moved(X, y), validation=held, **arguments)
         order = torch.randperm(len(X), generator=torch.Generator().manual_seed(seed))
         self.posterior_ = in_users_units(posterior, inputs, targets)
         self._network, self._seed = network, seed
         self._relevance, self._rows = None, X[order[:RELEVANCE_ROWS].numpy()]
         return self
+
+    @property
+    def searches(self) -> bool:
+        """Whether `fit` combines several models by stacking, as none is asked for; tables of few rows have one."""
+        asked = (self.hidden, self.prior, self.algorithm, self.epochs, self.batch_size, self.validation, self.patience)
+        return all(parameter is None for parameter in asked) and self.restarts == 1
+
+    def _fit_several(
+        self, data: tuple[Tensor, Tensor], outputs: int, likelihood: Likelihood[Any], seed: int
+    ) -> Posterior[Any]:
+        return fit_stacked(
+            data,
+            likelihood,
+            hidden=HIDDEN,
+            outputs=outputs,
+            activation=self.activation,
+            seed=seed,
+            device=self.device,
+            time=self.time,
+            jobs=joblib.effective_n_jobs(self.n_jobs),
+            resume=self._folder,
+            checkpoint_every=CHECKPOINT_SECONDS,
+            verbose=bool(self.verbose),
+        )
+
+    def _one_model(
+        self, rows: int, inputs: int, outputs: int, likelihood: Likelihood[Any], seed: int
+    ) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Return the arguments of `mlp`, and those of `fit` but for the data, of a single model."""
+        require(self.time is None, "time", self.time, "it bounds the search among several models, and one is asked for")
+        chosen = "svgi" if self.algorithm is None else self.algorithm
+        named = "r2d2" if self.prior is None else self.prior
+        prior = prior_of(named)
+        method = None if is_auto(chosen) else method_named(chosen)
+        epochs = self.epochs
+        if epochs is None and method is not None:
+            epochs = epochs_for(rows, self.batch_size, method)
+        require_suitable(chosen, named, has_classes=likelihood.has_classes)
+        widths = widths_of(HIDDEN if self.hidden is None else self.hidden)
+        network = {"inputs": inputs, "hidden": widths, "outputs": outputs, "activation": self.activation}
+        if method is not None and method.needs_linear_path:
+            network["linear"] = True
+        arguments: dict[str, Any] = {
+            "model": BayesianModel(build(network, seed, self.device), prior, likelihood),
+            "algorithm": "auto" if method is None else method,
+            "epochs": epochs,
+            "batch_size": self.batch_size,
+            "seed": seed,
+            "patience": self.patience,
+            "prior": "auto" if prior is None else None,
+            "restarts": self.restarts,
+            "jobs": joblib.effective_n_jobs(self.n_jobs),
+            "resume": self._folder,
+            "checkpoint_every": CHECKPOINT_SECONDS,
+            "verbose": bool(self.verbose),
+        }
+        return network, arguments
 
     def _predictions(self, X: Any) -> Iterator[Prediction]:
         """Predict the rows a block at a time, all with the same draws of the network."""

@@ -21,14 +21,18 @@ class R2D2Regressor(RegressorMixin, BayesianPerceptron):
     Inputs and targets are standardised by the estimator; no scaler is needed. Targets may have several columns.
 
     Args:
-        hidden: Widths of the hidden layers; ``()`` is a linear model.
+        hidden: Widths of the hidden layers; ``()`` is a linear model; None for (50, 50). Unless one of ``hidden``,
+            ``prior``, ``algorithm``, ``epochs``, ``batch_size``, ``validation``, ``patience`` and ``restarts`` is
+            given, several models, linear ones and networks, are fitted and combined by stacking
+            (`r2d2net.run.stacking`); otherwise one.
         activation: Name of the activation.
-        prior: Prior of the weights: "r2d2", "adaptive" (learns its own sparsity and scale) or another name of
-            `r2d2net.registry.PRIORS`; "auto" (two adaptive priors, between which validation chooses); or an object of
-            `r2d2net.priors`.
-        algorithm: "svgi" or another name of `r2d2net.registry.ALGORITHMS`; "auto" (exact or by chains where that is
-            affordable, see `fit`); or an object of `r2d2net.inference`, such as ``SGHMC(chains=4)``.
+        prior: Prior of the weights: "r2d2" (for None), "adaptive" (learns its own sparsity and scale) or another name
+            of `r2d2net.registry.PRIORS`; "auto" (two adaptive priors, between which validation chooses); or an object
+            of `r2d2net.priors`.
+        algorithm: "svgi" (for None) or another name of `r2d2net.registry.ALGORITHMS`; "auto" (exact or by chains where
+            that is affordable, see `fit`); or an object of `r2d2net.inference`, such as ``SGHMC(chains=4)``.
             Some do not suit every prior: see `r2d2net.registry.SUITABLE_PRIORS`.
+        time: Seconds after which stacking begins no further fold; the result then depends on the machine.
         epochs: Passes over the rows; by default the number that makes about 1,000 steps, from 20 to 300, and for
             algorithms that see all rows at once a number of their own.
         batch_size: Rows of a step; by default chosen from the number of rows.

@@ -11,6 +11,7 @@ linear models, and for numbers `LinearFirst`.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from typing import Any, Literal, NamedTuple
 
 from r2d2net.inference import MCLMC, SVGI, LinearFirst, LinearGibbs, Method
@@ -37,7 +38,7 @@ class Shape(NamedTuple):
     def weights(self) -> int:
         """Number of weights of the network with a linear path."""
         widths = (self.inputs, *self.hidden, self.outputs)
-        layers = sum((a + 1) * b for a, b in zip(widths, widths[1:], strict=False))
+        layers = sum((a + 1) * b for a, b in pairwise(widths))
         return layers + self.inputs * self.outputs
 
 

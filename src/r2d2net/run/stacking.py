@@ -8,8 +8,8 @@
 3. Draws of all candidates, in proportion to the weights, are stored as draws of the smallest network of the form
    y = A x + f(x) that has them as special cases.
 
-Inputs and targets are standardised once, by all rows, so that all draws are of one network. Every fit is an ordinary run
-in a folder of its own, as in `several_runs`, so an interrupted search goes on with what is there.
+Inputs and targets are standardised once, by all rows, so that all draws are of one network. Every fit is an ordinary
+run in a folder of its own, as in `several_runs`, so an interrupted search goes on with what is there.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from __future__ import annotations
 import shutil
 import tempfile
 import time as clock
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -37,7 +38,7 @@ from r2d2net.model import BayesianModel, Slot
 from r2d2net.nets import mlp
 from r2d2net.posterior import FILE, INTERRUPTED, Posterior, load
 from r2d2net.priors import R2D2
-from r2d2net.run.batches import mix
+from r2d2net.run.batches import TensorBatches, mix
 from r2d2net.run.fit import Request
 from r2d2net.run.global_generator import lent_generator
 from r2d2net.run.health import look_at, warn_of
@@ -165,15 +166,22 @@ def fit_stacked(
     """
     require(time is None or time > 0, "time", time, "use a number of seconds above 0")
     start = clock.monotonic()
-    network = {"hidden": [int(width) for width in hidden], "outputs": outputs, "activation": activation}
-    network["inputs"] = int(torch.as_tensor(data[0][:1]).shape[1])
+    inputs = int(torch.as_tensor(data[0][:1]).shape[1])
+    widths = [int(width) for width in hidden]
+    network = {"inputs": inputs, "hidden": widths, "outputs": outputs, "activation": activation}
     place = torch.zeros((), device=device)
     whole = model_of("both", R2D2(), network, likelihood, seed, place)
     prepared = prepare(whole, data, None, seed, None, None, True)
-    x, y = prepared.batches.x, prepared.batches.y  # type: ignore[attr-defined] (a table)
-    shape = Shape(len(y), network["inputs"], tuple(network["hidden"]), outputs)
-    request = {"network": network, "seed": seed, "data": prepared.digest, "likelihood": describe(likelihood)}
-    request |= {"time": time}
+    assert isinstance(prepared.batches, TensorBatches)
+    x, y = prepared.batches.x, prepared.batches.y
+    shape = Shape(len(y), inputs, tuple(widths), outputs)
+    request = {
+        "network": network,
+        "likelihood": describe(likelihood),
+        "seed": seed,
+        "time": time,
+        "data": prepared.digest,
+    }
     done = None if resume is None else _finished(resume, request, seed, place)
     if done is not None:
         return done
@@ -240,11 +248,11 @@ def _searched(
     wholes = _fit_all(search, [(search.candidates[k], WHOLE) for k in kept], folder, jobs, verbose)
     members: list[list[tuple[Fitted, float]]] = []
     for k, whole in zip(kept, wholes, strict=True):
-        of_folds = [fitted for each in partial if (fitted := each[k]) is not None]
+        of_folds = [member for each in partial if (member := each[k]) is not None]
         share = 0.5 if whole is not None and of_folds else 1.0
-        own = [] if whole is None else [(whole, share if of_folds else 1.0)]
-        own += [(fitted, (share if whole is not None else 1.0) / len(of_folds)) for fitted in of_folds]
-        members.append([(fitted, float(weights[k]) * part) for fitted, part in own])
+        own = [] if whole is None else [(whole, share)]
+        own += [(member, share / len(of_folds)) for member in of_folds]
+        members.append([(member, float(weights[k]) * part) for member, part in own])
     shift = float(prepared.units.y.scale.double().log().sum()) if search.likelihood.standardizes else 0.0
     entries = []
     for k, candidate in enumerate(search.candidates):
@@ -282,10 +290,9 @@ def _fit_all(
     fitted: list[Fitted | None] = [None] * len(wanted)
     if not plans:
         return fitted
-    for position, plan, posterior in zip(places, plans, run_all(plans, folder, jobs, verbose), strict=True):
+    for position, posterior in zip(places, run_all(plans, folder, jobs, verbose), strict=True):
         if posterior is not None:
             fitted[position] = Fitted(wanted[position][0], posterior)
-        del plan
     return fitted
 
 
@@ -329,8 +336,6 @@ def folds_of(y: Tensor, seed: int, *, has_classes: bool) -> list[Tensor]:
 
 def _quietly(splitter: StratifiedKFold, labels: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
     """Split without scikit-learn's warning of classes with fewer rows than folds, which are missing in some folds."""
-    import warnings
-
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
         return list(splitter.split(np.zeros((len(labels), 1)), labels))
