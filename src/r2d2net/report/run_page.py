@@ -112,11 +112,12 @@ def _summary(run: dict[str, Any], results: dict[str, Any]) -> str:
     hidden = "-".join(map(str, settings["hidden"])) or "none (linear)"
     counts = ", ".join(f"{count:,} {name}" for name, count in rows.items())
     classes = run["task"]["classes"]
+    algorithm = "stacking" if settings.get("stacked") else f"{settings['prior']}, {settings['algorithm']}"
     lines = [
         ("target", f"{run['task']['target']} ({run['task']['kind']})"),
         *([("classes", ", ".join(classes))] if classes else []),
         ("rows", counts),
-        ("prior, algorithm", f"{settings['prior']}, {settings['algorithm']}"),
+        ("prior, algorithm", algorithm),
         ("hidden units", hidden),
         ("seed", str(run["seed"])),
         ("fitted in", f"{results['seconds']:g} s"),
@@ -189,7 +190,9 @@ def posterior_text(posterior: dict[str, Any]) -> str:
         "By SVGI. On training rows it fits: its error is 0.4 of the best constant's."
     """
     health = posterior["health"]
-    made = f"By {posterior['chosen']} (chosen by auto)." if "chosen" in posterior else f"By {posterior['algorithm']}."
+    made = f"By {posterior.get('chosen', posterior['algorithm'])}."
+    if "chosen" in posterior and posterior["algorithm"] != "Stacked":
+        made = f"By {posterior['chosen']} (chosen by auto)."
     sentences = [made]
     if health.get("error_ratio") is not None:
         ratio = f"its error is {health['error_ratio']:.2g} of the best constant's"

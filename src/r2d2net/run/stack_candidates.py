@@ -22,7 +22,7 @@ from r2d2net.priors import R2D2, Gaussian
 from r2d2net.run.choice import LARGEST_GRADIENT, epochs_for, linear_is_affordable
 
 Form = Literal["linear", "network", "both"]
-SWEEPS, CLASS_SWEEPS = 600, 400  # budgets of linear chains: what is left of their error is small beside the folds'
+SWEEPS, CLASS_SWEEPS = 600, 250  # budgets of linear chains: what is left of their error is small beside the folds'
 SPREAD_DRAWS = 100  # draws whose leave-one-out moments calibrate wide classes
 
 

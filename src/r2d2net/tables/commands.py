@@ -80,7 +80,11 @@ def fit(
     task: Annotated[str | None, _text("auto (default), regression, binary or multiclass.")] = None,
     prior: Annotated[
         str | None,
-        _text(f"{_names(PRIORS, default='r2d2')}; or auto: validation rows choose between two adaptive ones."),
+        _text(
+            "By default several models, linear ones and networks, are combined by stacking; this option, or another "
+            f"that is about one model, fits one. {_names(PRIORS, default='r2d2')}; or auto: validation rows choose "
+            "between two adaptive ones."
+        ),
     ] = None,
     algorithm: Annotated[
         str | None,
@@ -88,6 +92,7 @@ def fit(
     ] = None,
     hidden: Annotated[str | None, _text("Widths of the hidden layers (50,50); 0 is a linear model.")] = None,
     activation: Annotated[str | None, _text(f"{_names(ACTIVATIONS, default='relu')}.")] = None,
+    time: Annotated[float | None, _text("Seconds after which the search among models begins no more folds.")] = None,
     epochs: Annotated[int | None, _text("Passes over the rows; by default about 1,000 steps.")] = None,
     batch_size: Annotated[int | None, _text("Rows of a step; by default chosen from their number.")] = None,
     patience: Annotated[int | None, _text("Stop after so many epochs without progress on validation rows.")] = None,
@@ -122,7 +127,7 @@ def fit(
     from r2d2net.tables.settings import Settings, path_of, read_config
     from r2d2net.tables.terminal_output import note_printer
 
-    known = tuple(field.name for field in fields(Settings))
+    known = tuple(field.name for field in fields(Settings) if field.name != "stacked")
     options = {name: arguments[name] for name in known if arguments[name] not in (None, [])}
     say = note_printer(quiet)
     if resume is not None:

@@ -224,6 +224,9 @@ def _too_few(table: TrainingTable) -> list[str]:
 
 def _estimator(table: TrainingTable, settings: Settings, verbose: bool) -> BayesianPerceptron:
     kind = R2D2Regressor if table.task.is_regression else R2D2Classifier
+    common: dict[str, Any] = {"draws": settings.draws, "random_state": settings.seed, "verbose": verbose}
+    if settings.stacked:
+        return kind(activation=settings.activation, time=settings.time, n_jobs=-1, **common)
     return kind(
         settings.hidden,
         activation=settings.activation,
@@ -234,9 +237,7 @@ def _estimator(table: TrainingTable, settings: Settings, verbose: bool) -> Bayes
         validation=table.validation,
         patience=settings.patience,
         restarts=settings.restarts,
-        draws=settings.draws,
-        random_state=settings.seed,
-        verbose=verbose,
+        **common,
     )
 
 

@@ -19,12 +19,17 @@ from r2d2net.tables.prediction_task import TASKS
 
 Parse = Callable[[str, Any], Any]
 MOST_WEIGHTS = 20_000_000
-LATER = {"decimal": "auto", "dates": "auto"}  # what runs of older versions do not have
+LATER = {"decimal": "auto", "dates": "auto", "time": None, "stacked": False}  # what runs of older versions do not have
+ONE_MODEL = ("prior", "algorithm", "hidden", "epochs", "batch_size", "patience", "restarts", "validation")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """All that decides a fit besides the table; `r2d2net fit --help` says what each is."""
+    """All that decides a fit besides the table; `r2d2net fit --help` says what each is.
+
+    Attributes:
+        stacked: Whether several models are combined, as no option of `ONE_MODEL` is given.
+    """
 
     target: str
     task: str = "auto"
@@ -32,6 +37,7 @@ class Settings:
     algorithm: str = "svgi"
     hidden: tuple[int, ...] = (50, 50)
     activation: str = "relu"
+    time: float | None = None
     epochs: int | None = None
     batch_size: int | None = None
     patience: int | None = None
@@ -46,6 +52,7 @@ class Settings:
     decimal: str = "auto"
     dates: str = "auto"
     seed: int = 0
+    stacked: bool = False
 
     @classmethod
     def of(cls, given: Mapping[str, Any]) -> Settings:
@@ -60,6 +67,12 @@ class Settings:
         if given.get("target") is None:
             raise ParameterError("is missing", argument="target", fix="name the column to predict")
         parsed = {name: PARSERS[name](name, value) for name, value in given.items() if value is not None}
+        asked = next((name for name in ONE_MODEL if name in parsed), None)
+        if asked is None:
+            parsed |= {"stacked": True, "validation": 0.0}  # folds leave rows out
+        elif "time" in parsed and not parsed.get("stacked"):
+            problem = ("bounds a search among several models, and ", Argument(asked), " asks for one")
+            raise ParameterError(problem, argument="time", value=parsed["time"], fix="leave one of both out")
         settings = cls(**parsed)
         if settings.validation + settings.test > 0.9:
             total = settings.validation + settings.test
@@ -210,6 +223,19 @@ def _error(name: str, value: Any, fix: str, fault: str = "is out of range") -> P
     return ParameterError(fault, argument=name, value=Shown(" ".join(str(value).split())[:80]), fix=fix)
 
 
+def _seconds(name: str, value: Any) -> float:
+    number = value if isinstance(value, (int, float)) and not isinstance(value, bool) else math.nan
+    if not 0 < number < math.inf:
+        raise _error(name, value, "use a number of seconds above 0")
+    return float(number)
+
+
+def _truth(name: str, value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise _error(name, value, "use true or false")
+    return value
+
+
 PARSERS: dict[str, Parse] = {
     "target": _text,
     "task": _choice(*TASKS),
@@ -217,6 +243,7 @@ PARSERS: dict[str, Parse] = {
     "algorithm": _choice(*ALGORITHMS, "auto"),
     "hidden": _widths,
     "activation": _choice(*ACTIVATIONS),
+    "time": _seconds,
     "epochs": _whole(1, 1_000_000),
     "batch_size": _whole(1, 1_000_000_000),
     "patience": _whole(1, 1_000_000),
@@ -231,4 +258,5 @@ PARSERS: dict[str, Parse] = {
     "decimal": _decimal,
     "dates": _choice("auto", "day", "month"),
     "seed": _whole(0, LARGEST_SEED),
+    "stacked": _truth,
 }
