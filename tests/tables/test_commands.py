@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from r2d2net.errors import ParameterError
 from r2d2net.estimators import R2D2Regressor
 from r2d2net.tables.settings import Settings
 from table_runs import command, make_table
@@ -235,8 +236,29 @@ def test_bad_options_are_one_line(tables, arguments, message):
 
 def test_defaults_are_those_of_the_estimators():
     estimator, settings = R2D2Regressor(), Settings(target="y")
-    for name in ("hidden", "prior", "algorithm", "activation", "epochs", "batch_size", "patience", "restarts", "draws"):
+    for name in ("activation", "time", "epochs", "batch_size", "patience", "restarts", "draws"):
         assert getattr(settings, name) == getattr(estimator, name), name
+    assert estimator.searches
+    assert Settings.of({"target": "y"}).stacked
+    for name, value in (("hidden", "8"), ("prior", "r2d2"), ("algorithm", "svgi"), ("validation", 0.1), ("epochs", 3)):
+        assert not Settings.of({"target": "y", name: value}).stacked, name
+    x = np.random.default_rng(0).normal(size=(30, 2))
+    one = R2D2Regressor(epochs=2, random_state=0).fit(x, x[:, 0])
+    assert one._network["hidden"] == list(settings.hidden)
+    assert one.posterior_.settings["algorithm"]["type"].lower() == settings.algorithm
+    assert (
+        one.posterior_.settings["model"]
+        == R2D2Regressor(settings.hidden, prior=settings.prior, epochs=2, random_state=0)
+        .fit(x, x[:, 0])
+        .posterior_.settings["model"]
+    )
+
+
+def test_a_bound_on_the_search_needs_a_search():
+    with pytest.raises(ParameterError, match=r"time=5.0 bounds a search among several models, and prior asks for one"):
+        Settings.of({"target": "y", "time": 5, "prior": "r2d2"})
+    with pytest.raises(ParameterError, match="use a number of seconds above 0"):
+        Settings.of({"target": "y", "time": -1})
 
 
 def test_every_command_has_help_with_an_example():

@@ -13,6 +13,7 @@ import math
 import os
 import shutil
 import tempfile
+import warnings
 from collections.abc import Iterator, Sequence
 from itertools import zip_longest
 from pathlib import Path
@@ -83,7 +84,7 @@ def clear(folder: Path) -> None:
 
 
 def run_all(plans: Sequence[Plan], folder: Path, jobs: int | None, verbose: bool) -> list[Posterior[Any] | None]:
-    """Run plans of any kind in folders of their own.
+    """Run plans of any kind in folders of their own; what they warn of is for the caller to judge.
 
     Args:
         plans: The runs, each with another name under ``settings["candidate"]``.
@@ -94,7 +95,7 @@ def run_all(plans: Sequence[Plan], folder: Path, jobs: int | None, verbose: bool
     Returns:
         The posterior of each run; None where it diverged.
     """
-    folders, outcomes = _run_all(plans, folder, jobs, verbose)
+    folders, outcomes = _run_all(plans, folder, jobs, verbose, quiet=True)
     return [
         finished(place, plan) if outcome.failure is None else None
         for place, plan, outcome in zip(folders, plans, outcomes, strict=True)
@@ -155,12 +156,14 @@ def _merged(plans: Sequence[Plan], folders: Sequence[Path], outcomes: Sequence[O
     )
 
 
-def _run_all(plans: Sequence[Plan], folder: Path, jobs: int | None, verbose: bool) -> tuple[list[Path], list[Outcome]]:
+def _run_all(
+    plans: Sequence[Plan], folder: Path, jobs: int | None, verbose: bool, *, quiet: bool = False
+) -> tuple[list[Path], list[Outcome]]:
     """Run all plans in folders of their own; return the folders and the outcomes of the runs."""
     folders = [folder / f"{plan.settings['candidate']}-{plan.settings['restart']}" for plan in plans]
     outcomes: dict[int, Outcome] = {}
     show = lines(verbose=verbose)
-    for index, outcome in _outcomes(plans, folders, jobs):
+    for index, outcome in _outcomes(plans, folders, jobs, quiet):
         outcomes[index] = outcome
         settings, end = plans[index].settings, "done" if outcome.score is None else f"validation {outcome.score:.4g}"
         if outcome.failure is not None:
@@ -183,18 +186,20 @@ def _named_failure(run: str, outcome: Outcome) -> DivergenceError:
     return DivergenceError((run, *parts), fix=outcome.failure.fix)
 
 
-def _outcomes(plans: Sequence[Plan], folders: Sequence[Path], jobs: int | None) -> Iterator[tuple[int, Outcome]]:
+def _outcomes(
+    plans: Sequence[Plan], folders: Sequence[Path], jobs: int | None, quiet: bool
+) -> Iterator[tuple[int, Outcome]]:
     """Yield the number and outcome of each run as it ends."""
     on_cpu = plans[0].model.device.type == "cpu"
     workers = min(len(plans), joblib.cpu_count() if jobs is None else jobs) if on_cpu else 1
     if workers == 1 or not _can_be_sent(plans[0], jobs):
         for index, (plan, folder) in enumerate(zip(plans, folders, strict=True)):
-            yield index, _run(plan, folder)
+            yield index, _run(plan, folder, quiet)
         return
     pool = joblib.Parallel(workers, backend="loky", return_as="generator_unordered", max_nbytes=None)
     parent = os.getpid()
     tasks = enumerate(zip(plans, folders, strict=True))
-    yield from pool(joblib.delayed(_work)(index, plan, folder, parent) for index, (plan, folder) in tasks)
+    yield from pool(joblib.delayed(_work)(index, plan, folder, parent, quiet) for index, (plan, folder) in tasks)
 
 
 def _can_be_sent(plan: Plan, jobs: int | None) -> bool:
@@ -210,14 +215,16 @@ def _can_be_sent(plan: Plan, jobs: int | None) -> bool:
     return True
 
 
-def _work(index: int, plan: Plan, folder: Path, parent: int) -> tuple[int, Outcome]:
+def _work(index: int, plan: Plan, folder: Path, parent: int, quiet: bool) -> tuple[int, Outcome]:
     """Carry out a run in a worker process."""
     end_with(parent)
-    return index, _run(plan, folder)
+    return index, _run(plan, folder, quiet)
 
 
-def _run(plan: Plan, folder: Path) -> Outcome:
-    with one_thread():
+def _run(plan: Plan, folder: Path, quiet: bool) -> Outcome:
+    with one_thread(), warnings.catch_warnings():
+        if quiet:
+            warnings.simplefilter("ignore")
         try:
             posterior = train(plan, folder, resume=True, verbose=False)
         except DivergenceError as error:

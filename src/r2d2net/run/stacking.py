@@ -17,7 +17,6 @@ from __future__ import annotations
 import shutil
 import tempfile
 import time as clock
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -25,7 +24,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from sklearn.model_selection import KFold, StratifiedKFold
 from torch import Tensor
 
 from r2d2net import checkpoint
@@ -321,24 +319,13 @@ def folds_of(y: Tensor, seed: int, *, has_classes: bool) -> list[Tensor]:
         The rows that each fit leaves out.
     """
     n = len(y)
+    order = torch.randperm(n, generator=torch.Generator().manual_seed(mix(seed, -3)))
     if n > MOST_ROWS:
-        order = torch.randperm(n, generator=torch.Generator().manual_seed(mix(seed, -3)))
         return [order[: min(MOST_HELD, round(HELD_SHARE * n))].to(y.device)]
+    if has_classes:
+        order = order[y.reshape(-1).cpu()[order].argsort(stable=True)]
     count = max(2, min(FOLDS, n))
-    random = {"n_splits": count, "shuffle": True, "random_state": mix(seed, -3) % (1 << 32)}
-    labels = y.cpu().numpy().reshape(n, -1)[:, 0]
-    if has_classes and int(torch.bincount(y.reshape(-1).long()).max()) >= count:
-        splits = _quietly(StratifiedKFold(**random), labels)
-    else:
-        splits = list(KFold(**random).split(labels))
-    return [torch.from_numpy(left).to(y.device) for _, left in splits]
-
-
-def _quietly(splitter: StratifiedKFold, labels: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Split without scikit-learn's warning of classes with fewer rows than folds, which are missing in some folds."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)
-        return list(splitter.split(np.zeros((len(labels), 1)), labels))
+    return [order[start::count].sort().values.to(y.device) for start in range(count)]
 
 
 # --- the mixture
