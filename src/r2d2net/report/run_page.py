@@ -59,7 +59,8 @@ def write_run_page(
     ]
     if history:
         curve = drawing("Learning curve", draw_learning_curve(history), "learning-curve")
-        sections.append(Section("Training", [curve, Text(_posterior(results)), Text(_training(run))]))
+        texts = [_posterior(results), _candidates(results), _training(run)]
+        sections.append(Section("Training", [curve, *(Text(text) for text in texts if text)]))
     sections.append(Section("Data", [Text(_columns(run))]))
     document = Document(f"{target}: {run['task']['kind']} by {run['data']['file']}", sections)
     write_drawings(document, folder / "figures")
@@ -174,6 +175,22 @@ def _posterior(results: dict[str, Any]) -> str:
     """Say by which algorithm the network was fitted, and how far its fit can be trusted."""
     posterior = results.get("posterior")  # runs of earlier versions have none
     return "" if posterior is None else escaped(posterior_text(posterior)) + "\n"
+
+
+def _candidates(results: dict[str, Any]) -> str:
+    """Return a table of the models that stacking combined; "" where there was one model."""
+    candidates = (results.get("posterior") or {}).get("candidates", [])
+    rows = [
+        [
+            entry["name"],
+            entry["algorithm"],
+            f"{entry['weight']:.0%}",
+            "not fitted" if entry["score"] is None else f"{-entry['score']:.4g}",
+        ]
+        for entry in sorted(candidates, key=lambda entry: -entry["weight"])
+    ]
+    header = ["model", "algorithm", "weight", "negative log likelihood of rows left out, nats a row"]
+    return pipe_table(header, rows) if rows else ""
 
 
 def posterior_text(posterior: dict[str, Any]) -> str:

@@ -192,11 +192,12 @@ def described(posterior: Posterior) -> dict[str, Any]:
         posterior: The posterior.
 
     Returns:
-        Its algorithm, why that was chosen if "auto" chose it, and its health, ready for JSON.
+        Its algorithm, why that was chosen if "auto" chose it, the candidates of stacking, and its health, for JSON.
     """
     settings = posterior.settings
     chosen = {"chosen": settings["chosen"]} if "chosen" in settings else {}
-    return {"algorithm": settings["algorithm"]["type"], **chosen, "health": posterior.health}
+    several = {"candidates": posterior.candidates} if settings["algorithm"]["type"] == "Stacked" else {}
+    return {"algorithm": settings["algorithm"]["type"], **chosen, **several, "health": posterior.health}
 
 
 def _opening(content: dict[str, Any], table: TrainingTable) -> list[str]:
