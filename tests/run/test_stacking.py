@@ -238,3 +238,17 @@ def test_estimators_stack_by_default(quick, tmp_path):
     assert few.posterior_.settings["algorithm"]["type"] == "SVGI"
     with pytest.raises(ParameterError, match=r"time=3"):
         rn.R2D2Regressor(epochs=3, time=3, random_state=0).fit(x, y)
+
+
+def test_linear_models_of_separable_classes_spread_less(quick):
+    """Of nearly separable classes exact draws are too cautious; of classes that overlap they are not."""
+    g = torch.Generator().manual_seed(0)
+    x = torch.randn(90, 3, generator=g)
+    sharp = (x[:, 0] + 0.02 * torch.randn(90, generator=g) > 0).long()
+    blurred = (x[:, 0] + 3 * torch.randn(90, generator=g) > 0).long()
+    spreads = [
+        fitted((x, y), outputs=2, likelihood=rn.likelihoods.Categorical()).candidates[0]["spread"]
+        for y in (sharp, blurred)
+    ]
+    assert spreads[0] < 0.7
+    assert spreads[1] == 1.0

@@ -23,7 +23,6 @@ from r2d2net.run.choice import LARGEST_GRADIENT, epochs_for, linear_is_affordabl
 
 Form = Literal["linear", "network", "both"]
 SWEEPS, CLASS_SWEEPS = 600, 250  # budgets of linear chains: what is left of their error is small beside the folds'
-SPREAD_DRAWS = 100  # draws whose leave-one-out moments calibrate wide classes
 
 
 class Shape(NamedTuple):
@@ -77,7 +76,7 @@ def _linear(shape: Shape, likelihood: Likelihood[Any]) -> Iterator[Candidate]:
     classes = likelihood.has_classes
     if not linear_is_affordable(shape.rows, shape.inputs, shape.outputs, has_classes=classes):
         return
-    method = LinearGibbs(loo_draws=SPREAD_DRAWS if classes and shape.inputs >= shape.rows else 0)
+    method = LinearGibbs(loo_draws=0, calibrate=False)  # rows left out by the folds do both
     priors: dict[str, AnyPrior] = {"Gaussian": Gaussian(), "adaptive R2D2": R2D2.adaptive()}
     if not classes:
         priors["R2D2"] = R2D2()
