@@ -259,9 +259,6 @@ class BayesianPerceptron(BaseEstimator):
             require_whole("batch_size", self.batch_size)
         prior, seed = prior_of(self.prior), seed_of(self.random_state)
         method = None if is_auto(self.algorithm) else method_named(self.algorithm)
-        epochs = self.epochs
-        if epochs is None and method is not None:
-            epochs = epochs_for(len(X), self.batch_size, method)
         require_suitable(self.algorithm, self.prior, has_classes=likelihood.has_classes)
         network = {"inputs": X.shape[1], "hidden": widths_of(self.hidden), "outputs": outputs}
         network["activation"] = self.activation
@@ -273,8 +270,11 @@ class BayesianPerceptron(BaseEstimator):
             return inputs.of(x), torch.from_numpy(y) if targets is None else targets.of(y)
 
         with in_parameters():
+            model, epochs = BayesianModel(build(network, seed, self.device), prior, likelihood), self.epochs
+            if epochs is None and method is not None:
+                epochs = epochs_for(len(X), self.batch_size, method, None if prior is None else model)
             posterior = fit(
-                BayesianModel(build(network, seed, self.device), prior, likelihood),
+                model,
                 moved(X, y),
                 "auto" if method is None else method,
                 epochs=epochs,
