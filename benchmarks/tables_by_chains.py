@@ -94,7 +94,8 @@ def fit_ours(name: str, rows: Rows, seed: int) -> Row:
     data, test = (torch.from_numpy(rows.x), torch.from_numpy(rows.y)), torch.from_numpy(rows.y_test)
     model = rn.BayesianModel(net, rn.priors.R2D2(), likelihood)
     start = time.process_time()
-    posterior = rn.fit(model, data, method, epochs=epochs_for(len(rows.y), None, method), seed=seed, verbose=False)
+    epochs = epochs_for(len(rows.y), None, method, model)
+    posterior = rn.fit(model, data, method, epochs=epochs, seed=seed, verbose=False)
     seconds = time.process_time() - start
     predicted: Any = posterior.predict(torch.from_numpy(rows.x_test), 400)
     row: Row = {"nll": -float(predicted.log_prob(test).mean()), "seconds": seconds}
