@@ -100,7 +100,8 @@ def fit_ours(name: str, rows: Rows, seed: int) -> Row:
     if name == STACKED:
         posterior: Any = fit_stacked(data, likelihood, outputs=outputs, seed=seed, jobs=1, verbose=False)
     else:
-        posterior = rn.fit(model, data, method, epochs=epochs_for(len(rows.y), None, method), seed=seed, verbose=False)
+        epochs = epochs_for(len(rows.y), None, method, model)
+        posterior = rn.fit(model, data, method, epochs=epochs, seed=seed, verbose=False)
     seconds = time.process_time() - start
     predicted: Any = posterior.predict(torch.from_numpy(rows.x_test), 400)
     row: Row = {"nll": -float(predicted.log_prob(test).mean()), "seconds": seconds}

@@ -99,6 +99,20 @@ def test_epochs_where_the_user_names_none(method, rows, expected):
     assert epochs_for(rows, None, method) == expected
 
 
+@pytest.mark.parametrize(
+    ("method", "prior", "rows", "expected"),
+    [
+        (SVGI(), rn.priors.R2D2(), 100, 1000),
+        (SVGI(), rn.priors.R2D2(), 300, 500),  # two batches
+        (SVGI(), rn.priors.R2D2.adaptive(), 100, 300),
+        (SVGI(averaging=1.0), rn.priors.R2D2(), 100, 300),
+        (rn.inference.CAVI(), rn.priors.R2D2(), 100, 300),
+    ],
+)
+def test_runs_that_average_their_sweeps_take_a_thousand_steps(method, prior, rows, expected):
+    assert epochs_for(rows, None, method, rn.BayesianModel(nn.Linear(2000, 1), prior)) == expected
+
+
 def test_the_length_of_a_run_without_epochs_is_that_of_its_algorithm():
     model, data = rn.BayesianModel(nn.Linear(3, 1)), table(20, 3)
     assert rn.fit(model, data, verbose=False).settings["epochs"] == 100

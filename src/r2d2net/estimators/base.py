@@ -61,8 +61,8 @@ class BayesianPerceptron(BaseEstimator):
             that is affordable, see `fit`); or an object of `r2d2net.inference`, such as ``SGHMC(chains=4)``.
             Some do not suit every prior: see `r2d2net.registry.SUITABLE_PRIORS`.
         time: Seconds after which stacking begins no further fold; the result then depends on the machine.
-        epochs: Passes over the rows; by default the number that makes about 1,000 steps, from 20 to 300, and for
-            algorithms that see all rows at once a number of their own.
+        epochs: Passes over the rows; by default the number that makes about 1,000 steps, from 20 to 300 (1,000 where
+            SVGI averages its sweeps), and for algorithms that see all rows at once a number of their own.
         batch_size: Rows of a step; by default chosen from the number of rows.
         validation: Share of the rows to hold out, or other rows (X, y). They correct the noise variance, and so the
             width of intervals.
@@ -319,16 +319,17 @@ class BayesianPerceptron(BaseEstimator):
         named = "r2d2" if self.prior is None else self.prior
         prior = prior_of(named)
         method = None if is_auto(chosen) else method_named(chosen)
-        epochs = self.epochs
-        if epochs is None and method is not None:
-            epochs = epochs_for(rows, self.batch_size, method)
         require_suitable(chosen, named, has_classes=likelihood.has_classes)
         widths = widths_of(HIDDEN if self.hidden is None else self.hidden)
         network = {"inputs": inputs, "hidden": widths, "outputs": outputs, "activation": self.activation}
         if method is not None and method.needs_linear_path:
             network["linear"] = True
+        model = BayesianModel(build(network, seed, self.device), prior, likelihood)
+        epochs = self.epochs
+        if epochs is None and method is not None:
+            epochs = epochs_for(rows, self.batch_size, method, model if prior is not None else None)
         arguments: dict[str, Any] = {
-            "model": BayesianModel(build(network, seed, self.device), prior, likelihood),
+            "model": model,
             "algorithm": "auto" if method is None else method,
             "epochs": epochs,
             "batch_size": self.batch_size,

@@ -6,6 +6,17 @@
 An algorithm is composed of one of these updates and whatever it does to the weights; both write the new prior
 precision 1 / v (or its expectation) of every weight in place.
 
+Gibbs sweeps may average. Let w ~ q and v ~ p(v | w). By Fisher's identity d/dw log p(w) = -E[w / v | w], where p(w) is
+the prior with its scales integrated out. So the KL of q to p(w), as mu and s are both multiplied by 1 + e, has the
+slope
+
+    d/de KL = -1 + E[w^2 / v] = -1 + c E w^2,    c = E[(w^2 / E w^2) / v],
+
+for each weight, as has a KL to N(0, 1 / c). The mean of 1 / v itself is larger, infinite for priors with a pole at
+zero: 1 / v is large where the draw is near zero, and there the slope does not notice. With ``averaging`` the precision
+is a running mean of (w^2 / E w^2) / v, so of c, to the extent that a sweep forgets the scales before it (one sweep is
+no independent draw from p(v | w)); scales that weights share are drawn as ever.
+
 Given a weight of exactly zero the scales of a shrinkage prior fall to zero too (1 / v of 1e34), and neither ever
 returns. Networks have such weights at the start: biases, or the second matrix of a low-rank adapter. So Gibbs sweeps
 never see them: `off_zero` puts a draw of the initial q(w) = N(0, d^2) in their place.
@@ -28,7 +39,7 @@ Scales = dict[str, Any]  # parameter name -> the prior's scales
 
 
 class Known(NamedTuple):
-    """Values of the weights given which their scales are refreshed: a draw, or means and E w^2."""
+    """Values of the weights given which their scales are refreshed: a draw, or means and E w^2, or a draw and E w^2."""
 
     weights: Tensor
     second_moment: Tensor | None = None
@@ -41,6 +52,10 @@ class ScaleUpdate(Protocol):
     def needs_draw(self) -> bool:
         """Whether the update conditions on a draw of the weights rather than on E w^2."""
 
+    @property
+    def averaging(self) -> float:
+        """Weight of a refresh in the running mean of the precision; below 1 a draw needs E w^2 beside it."""
+
     def __call__(
         self, prior: AnyPrior, scales: Any, precision: Tensor, known: Known, generator: torch.Generator
     ) -> Any:
@@ -49,15 +64,30 @@ class ScaleUpdate(Protocol):
 
 @dataclass(frozen=True)
 class GibbsUpdate:
-    """A Gibbs sweep of the scales given a draw of the weights; ``compiled`` uses fused kernels."""
+    """A Gibbs sweep of the scales given a draw of the weights.
+
+    Args:
+        compiled: Use fused kernels.
+        averaging: Weight of a sweep in the running mean of the precision (see the module's docstring); at 1, or where
+            E w^2 is not known, the precision is that of the drawn scales.
+    """
 
     compiled: bool = False
     needs_draw: bool = True
+    averaging: float = 1.0
 
     def __call__(
         self, prior: AnyPrior, scales: Any, precision: Tensor, known: Known, generator: torch.Generator
     ) -> Any:
-        return prior.gibbs_(known.weights, scales, precision, generator, compiled=self.compiled)
+        if known.second_moment is None or self.averaging == 1:
+            return prior.gibbs_(known.weights, scales, precision, generator, compiled=self.compiled)
+        mean = precision.clone()
+        scales = prior.gibbs_(known.weights, scales, precision, generator, compiled=self.compiled)
+        tiny = torch.finfo(precision.dtype).tiny
+        # in this order: w^2 may be 0 where w^2 / v is not
+        precision.mul_(known.weights).mul_(known.weights).div_(known.second_moment.clamp(min=tiny))
+        torch.lerp(mean, precision, self.averaging, out=precision)
+        return scales
 
 
 @dataclass(frozen=True)
@@ -66,6 +96,7 @@ class CoordinateUpdate:
 
     compiled: bool = False
     needs_draw: bool = False
+    averaging: float = 1.0
 
     def __call__(
         self, prior: AnyPrior, scales: Any, precision: Tensor, known: Known, generator: torch.Generator

@@ -47,7 +47,8 @@ class SVGIStart:
         steps: int,
     ) -> None:
         model = with_dense_priors(model) if prior == "dense" else model
-        self.trainer, self.n = SVGI(warm_up=WARM_UP, start=start).build(model, n=n, steps=steps), n
+        method = SVGI(warm_up=WARM_UP, start=start, averaging=1.0)  # what the chains' defaults were measured with
+        self.trainer, self.n = method.build(model, n=n, steps=steps), n
 
     def steps(
         self, state: VariationalState, batch: Batch, number: int, generator: torch.Generator

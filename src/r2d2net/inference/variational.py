@@ -207,8 +207,11 @@ class MeanField(Trainer[VariationalState]):
         return state, info
 
     def sweep(self, state: VariationalState, drawn: Tensor | None, generator: torch.Generator) -> None:
-        """Refresh the scales given the moments of q, or given the step's draw of the weights."""
-        if self.scales.update.needs_draw:
+        """Refresh the scales given the moments of q, the step's draw of the weights, or a new draw and the moments."""
+        update = self.scales.update
+        if update.averaging < 1:
+            known = Known(self.draw(state, generator)[0], self.family.second_moment(state, self.blocks))
+        elif update.needs_draw:
             known = Known(self.draw(state, generator)[0] if drawn is None else drawn)
         else:
             known = Known(state.mean, self.family.second_moment(state, self.blocks))

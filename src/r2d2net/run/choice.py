@@ -88,19 +88,32 @@ def linear_is_affordable(n: int, p: int, outputs: int, *, has_classes: bool) -> 
     return cost <= LARGEST_SWEEP and rows <= LARGEST_CLASSES
 
 
-def epochs_for(rows: int, batch_size: int | None, method: Method) -> int:
+def epochs_for(rows: int, batch_size: int | None, method: Method, model: BayesianModel[Any] | None = None) -> int:
     """Passes over so many rows that make about 1,000 steps, at least 20 and at most 300.
 
-    Algorithms that see all rows at once have a number of their own.
+    Where SVGI averages its sweeps it takes 1,000 steps however few the rows. Algorithms that see all rows at once have
+    a number of their own.
+
+    Args:
+        rows: Number of training rows.
+        batch_size: Rows of a step, None for the default.
+        method: The algorithm.
+        model: The model, which decides whether SVGI averages.
+
+    Returns:
+        The number of epochs.
 
     >>> from r2d2net.inference import SVGI
     >>> [epochs_for(n, None, SVGI()) for n in (100, 1000, 10_000, 1_000_000)]
     [300, 143, 26, 20]
+    >>> epochs_for(100, None, SVGI(), BayesianModel(nn.Linear(1000, 1)))
+    1000
     """
     if method.full_batch:
         return method.default_epochs(rows)
     batches = max(1, rows // (batch_size or default_batch_size(rows)))
-    return min(MOST_EPOCHS, max(LEAST_EPOCHS, math.ceil(STEPS / batches)))
+    averages = isinstance(method, SVGI) and model is not None and method.averaging_of(model, rows) < 1
+    return min(STEPS if averages else MOST_EPOCHS, max(LEAST_EPOCHS, math.ceil(STEPS / batches)))
 
 
 def _suits(method: Method, model: BayesianModel[Any], n: int) -> bool:

@@ -122,7 +122,7 @@ def fit(
         resume=resume,
     ).checked(data)
     prepared = prepare(model, data, request.batch_size, int(seed), request.validation, n, standardize)
-    request = request.with_epochs(prepared.batches.n)
+    request = request.with_epochs(prepared.batches.n, model)
     request.method.require_batches(prepared.batches.per_epoch())
     if request.chosen is not None and verbose and sys.stderr.isatty():
         print(f"algorithm {request.chosen}", file=sys.stderr)
@@ -225,17 +225,18 @@ class Request:
             batch_size = MOST_ROWS
         return replace(self, validation=validation, batch_size=batch_size)
 
-    def with_epochs(self, n: int) -> Request:
+    def with_epochs(self, n: int, model: BayesianModel[Any]) -> Request:
         """Return the request with a number of epochs, where the user names none.
 
         Args:
             n: Number of training rows.
+            model: The model.
         """
         if self.epochs is not None:
             return self
         if self.chosen is None:
             return replace(self, epochs=self.method.default_epochs(n))
-        return replace(self, epochs=epochs_for(n, self.batch_size, self.method))
+        return replace(self, epochs=epochs_for(n, self.batch_size, self.method, model))
 
     def _check_each(self) -> None:
         """Check each argument by itself."""
