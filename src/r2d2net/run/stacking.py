@@ -39,7 +39,7 @@ from r2d2net.likelihoods import Likelihood
 from r2d2net.model import BayesianModel, Slot
 from r2d2net.nets import mlp
 from r2d2net.posterior import FILE, INTERRUPTED, Posterior, load
-from r2d2net.priors import R2D2
+from r2d2net.priors import R2D2, Gaussian
 from r2d2net.run.batches import TensorBatches, mix
 from r2d2net.run.fit import Request
 from r2d2net.run.global_generator import lent_generator
@@ -59,6 +59,7 @@ DRAWS = 400  # of the mixture
 MEMORY = 1 << 28  # most bytes of them
 SCORE_DRAWS = 200  # networks that predict a row left out
 HELD_DENSITY = -50.0  # log density of a row in standardised units below which a candidate is no worse for it
+BIAS = Gaussian(3.0)  # bands outside the data open more than with N(0, 1): see docs/algorithms.md
 SPREADS = (0.2, 0.4, 0.6, 0.8, 1.0)  # of the draws of linear models of classes
 WHOLE = -1  # number of the fit to all rows, beside those of the folds
 
@@ -369,7 +370,7 @@ def model_of(
     """Build a model of one of the forms, without changing torch's global generator."""
     with lent_generator(seed, torch.device("cpu")):
         net = mlp(**form_network(form, network))
-    return BayesianModel(net.to(like.device, torch.float32), prior, likelihood)
+    return BayesianModel(net.to(like.device, torch.float32), prior, likelihood, bias=BIAS)
 
 
 def form_network(form: Form, network: dict[str, Any]) -> dict[str, Any]:
