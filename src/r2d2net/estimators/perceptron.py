@@ -290,7 +290,11 @@ class Perceptron:
 
     @classmethod
     def saved_as(cls) -> str:
-        """Return the name of the class in a saved file."""
+        """Name the class in a saved file.
+
+        Returns:
+            The name of the estimator that loads it.
+        """
         return cls.__name__
 
     def _require_fitted(self) -> None:
