@@ -11,7 +11,7 @@ all alike; the median over the rounds is reported, and absolute times for inform
   Reference: 100 passes of the plain network over them in batches of 1,000.
 * sweeps: a Gibbs sweep and a coordinate-ascent update of one layer of 10^4 to 4 x 10^7 weights, ns and extra bytes a
   weight; a step of SVGI on ResNet50 and ResNet101.
-* memory: see memory.py.
+* memory: see memory.py; whole processes: process_time.py; relevance of inputs: relevance_speed.py.
 
 Figures beyond their limit are listed at the end; the exit code is 0 all the same, since a busy machine exceeds some.
 Freed memory stays with the process (`steady_memory`), for all contestants: fresh pages cost up to 30% of a step.
@@ -31,6 +31,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
+from itertools import starmap
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -38,7 +39,9 @@ import torch
 from rich.console import Console
 from torch import Tensor, nn
 
+import process_time
 import r2d2net as rn
+import relevance_speed
 from memory import OURS, Peak, peak, start
 from peers import PEERS
 from r2d2net.files import write_json
@@ -322,6 +325,7 @@ def main() -> int:
             scale(sizes, number, compiled=not quick),
             *([] if quick else [resnets(number)]),
             *([] if quick or number > 1 else [memory()]),
+            *([] if quick or number > 1 else [starmap(Row, process_time.rows()), starmap(Row, relevance_speed.rows())]),
         ]
         for section in sections:
             for row in section:

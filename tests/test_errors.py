@@ -188,7 +188,7 @@ def test_estimators_name_their_own_parameters(monkeypatch: pytest.MonkeyPatch) -
         fix = ("use ", Argument("jobs", 1), " and other ", Argument("x"))
         raise ParameterError("is odd", argument="seed", value=seed, fix=fix)
 
-    monkeypatch.setattr("r2d2net.estimators.base.fit", refuse)
+    monkeypatch.setattr("r2d2net.estimators.perceptron.fit", refuse)
     with pytest.raises(ParameterError, match=r"^random_state=7 is odd: use n_jobs=1 and other X$") as caught:
         R2D2Regressor(random_state=7).fit(X, Y)
     assert (caught.value.argument, caught.value.args) == ("random_state", (str(caught.value),))

@@ -109,3 +109,43 @@ def test_predict_takes_the_choice():
     torch.testing.assert_close(at_once, loop, rtol=1e-4, atol=1e-5)
     with pytest.raises(rn.ParameterError, match="vectorize='yes' is out of range: use True, False or None"):
         posterior.predict(ZOO[0].x, vectorize="yes")
+
+
+class Wrapped(nn.Sequential):
+    """A chain with a pass of its own."""
+
+    def forward(self, x):
+        return 2 * super().forward(x)
+
+
+def _hooked() -> nn.Module:
+    net = rn.nets.mlp(4, [6, 5], 2)
+    net[1].register_forward_hook(lambda module, inputs, output: output + 1)
+    return net
+
+
+ACTIVATION = nn.Tanh()
+CHAINS = {
+    "perceptron": (lambda: rn.nets.mlp(4, [6, 5], 2), True),
+    "linear": (lambda: rn.nets.mlp(4, [], 2), True),
+    "without bias": (lambda: nn.Sequential(nn.Linear(4, 3, bias=False), nn.Dropout(), nn.Linear(3, 1)), True),
+    "one activation twice": (lambda: nn.Sequential(nn.Linear(4, 4), ACTIVATION, nn.Linear(4, 4), ACTIVATION), False),
+    "a pass of its own": (lambda: Wrapped(nn.Linear(4, 2)), False),
+    "hooks": (_hooked, False),
+}
+
+
+@pytest.mark.parametrize("kind", CHAINS)
+def test_layers_one_after_the_other_are_the_whole_network(kind):
+    """To the bit, and only for networks that are nothing but their layers."""
+    make, is_chain = CHAINS[kind]
+    model = rn.BayesianModel(make())
+    assert module._is_plain_chain(model) == is_chain
+    g = torch.Generator().manual_seed(0)
+    weights, x = torch.randn(3, model.size, generator=g), torch.randn(7, 4, generator=g)
+    fixed = torch.randn(3, sum(slot.stop - slot.start for slot in model.fixed), generator=g)
+    found = module.forward_draws(model, Draws(weights, fixed, {}, {}), x, rows=5, memory=1 << 20)
+    whole = [
+        torch.cat([model.forward(w, f, {}, part) for part in x.split(5)]) for w, f in zip(weights, fixed, strict=True)
+    ]
+    assert torch.equal(found, torch.stack(whole))

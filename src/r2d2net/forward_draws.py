@@ -6,17 +6,18 @@ all draws into one batched product. Both ways give the same numbers up to the ro
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.func import vmap
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from r2d2net.errors import ParameterError, require
 from r2d2net.inference.base import Draws
-from r2d2net.inference.network_batch import FUSED
+from r2d2net.inference.network_batch import ELEMENTWISE, FUSED
 from r2d2net.model import BayesianModel, Tensors
 
 # Parts of torch's messages where vmap cannot run a forward pass: branches on values, random draws, missing rules.
@@ -65,8 +66,44 @@ def forward_draws(
                 problem = f": vmap cannot run the network ({reason})"
                 raise ParameterError(problem, argument="vectorize", value=True, fix="leave it out") from error
     blocks = _blocks(inputs, rows)
-    networks = [_network(draws, i) for i in range(len(draws.weights))]
-    return torch.stack([torch.cat([_flat(model.forward(*network, x)) for x in blocks]) for network in networks])
+    if isinstance(inputs, Tensor) and _is_plain_chain(model):
+        model.net.eval()
+        networks = _tensors(model, draws)
+        return torch.stack([torch.cat([_flat(_through(model.net, own, x)) for x in blocks]) for own in networks])
+    whole = [_network(draws, i) for i in range(len(draws.weights))]
+    return torch.stack([torch.cat([_flat(model.forward(*network, x)) for x in blocks]) for network in whole])
+
+
+def _is_plain_chain(model: BayesianModel[Any]) -> bool:
+    """Whether the network is linear layers and activations one after the other, without hooks or shared weights."""
+    net = model.net
+    if not isinstance(net, nn.Sequential) or type(net).forward is not nn.Sequential.forward:
+        return False
+    if len(list(net.children())) < len(net):  # one is used twice
+        return False
+    known = {slot.name for slot in (*model.bayesian, *model.fixed)}
+    return (
+        all(type(layer) is nn.Linear or type(layer) in ELEMENTWISE for layer in net.children())
+        and not any(module._forward_hooks or module._forward_pre_hooks for module in net.modules())
+        and known == {name for name, _ in net.named_parameters(remove_duplicate=False)}
+    )
+
+
+def _tensors(model: BayesianModel[Any], draws: Draws) -> Iterator[Tensors]:
+    """Iterate over the networks' parameters by name."""
+    flat = [(slot, draws.weights) for slot in model.bayesian] + [(slot, draws.fixed) for slot in model.fixed]
+    named = {slot.name: slot.of(vectors).unbind() for slot, vectors in flat}
+    return (dict(zip(named, own, strict=True)) for own in zip(*named.values(), strict=True))
+
+
+def _through(net: nn.Module, tensors: Tensors, h: Tensor) -> Tensor:
+    """Pass rows through a chain of layers: for small networks `functional_call` costs more than their products."""
+    for name, layer in net.named_children():
+        if isinstance(layer, nn.Linear):
+            h = nn.functional.linear(h, tensors[f"{name}.weight"], tensors.get(f"{name}.bias"))
+        else:
+            h = layer(h)
+    return h
 
 
 def _at_once(model: BayesianModel[Any], draws: Draws, inputs: Any, rows: int, memory: int) -> Tensor:

@@ -7,7 +7,8 @@ from torch.utils.data import TensorDataset
 
 import r2d2net as rn
 from r2d2net.priors import R2D2
-from r2d2net.shrinkage import input_relevance
+from r2d2net.shrinkage import column_shuffles, explained_shares, input_relevance
+from r2d2net.shrinkage.shuffled_outputs import parts_of
 
 
 def friedman(seed: int, rows: int = 500, inputs: int = 20) -> tuple[torch.Tensor, torch.Tensor]:
@@ -161,29 +162,77 @@ def test_the_weights_are_drawn_once_whatever_the_number_of_inputs(monkeypatch: p
     assert told == [(i, 7) for i in range(1, 8)]
 
 
+NETS = {
+    "linear": lambda outputs: rn.nets.mlp(4, [], outputs),
+    "one hidden layer": lambda outputs: rn.nets.mlp(4, [8], outputs),
+    "tanh": lambda outputs: rn.nets.mlp(4, [8], outputs, "tanh"),
+    "softplus": lambda outputs: rn.nets.mlp(4, [8], outputs, "softplus"),
+    "two hidden layers": lambda outputs: rn.nets.mlp(4, [8, 5], outputs),
+    "linear path beside a linear layer": lambda outputs: rn.nets.LinearPath(torch.nn.Linear(4, outputs), 4, outputs),
+    "linear path": lambda outputs: rn.nets.mlp(4, [8], outputs, linear=True),
+    "linear path, deeper": lambda outputs: rn.nets.mlp(4, [8, 5], outputs, linear=True),
+    "one activation twice": lambda outputs: twice(torch.nn.ReLU(), outputs),
+}
+
+
+def twice(activation: torch.nn.Module, outputs: int) -> torch.nn.Module:
+    linear = torch.nn.Linear
+    return torch.nn.Sequential(linear(4, 8), activation, linear(8, 5), activation, linear(5, outputs))
+
+
+class Other(torch.nn.Module):
+    """A network of which nothing is known: it is evaluated at the shuffled tables."""
+
+    def __init__(self, inner: torch.nn.Module) -> None:
+        super().__init__()
+        self.inner = inner
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.inner(x)
+
+
 @pytest.mark.parametrize("classes", [False, True])
-def test_a_perceptron_from_its_first_layer_on_is_the_whole_network(classes: bool) -> None:
-    """Both ways to the outputs, for the same draws: that of a `Sequential`, and that of a network of another kind."""
-
-    class Other(torch.nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.inner = rn.nets.mlp(4, [8, 5], 3 if classes else 1)
-
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
-            return self.inner(x)
-
+@pytest.mark.parametrize("kind", NETS)
+def test_every_way_to_the_outputs_is_the_whole_network(kind: str, classes: bool, monkeypatch) -> None:
+    """Closed forms and evaluation from the first layer on, beside the network at the shuffled tables: same draws."""
     g = torch.Generator().manual_seed(0)
     x = torch.randn(300, 4, generator=g) * torch.tensor([1.0, 10.0, 1.0, 1.0]) + 3
     y = torch.randint(3, (300,), generator=g) if classes else x[:, 0] * x[:, 2]
     likelihood = rn.likelihoods.Categorical() if classes else rn.likelihoods.Gaussian()
     found = []
-    for net in (rn.nets.mlp(4, [8, 5], 3 if classes else 1), Other()):
-        model = rn.BayesianModel(net, likelihood=likelihood)
+    for wrap in (lambda net: net, Other):
+        torch.manual_seed(1)
+        model = rn.BayesianModel(wrap(NETS[kind](3 if classes else 1)), likelihood=likelihood)
+        assert (parts_of(model) is None) == (wrap is Other)
         posterior = rn.fit(model, (x, y), epochs=3, seed=0, verbose=False)
-        found.append(input_relevance(posterior, x[:200], groups=[[0], [1, 3], [2]], draws=5))
-    for one, other in zip(*found, strict=True):
-        torch.testing.assert_close(one, other, rtol=1e-3, atol=1e-5)
+        for kept in (column_shuffles.KEPT, 0):
+            monkeypatch.setattr(column_shuffles, "KEPT", kept)
+            found.append(input_relevance(posterior, x[:200], groups=[[0], [1, 3], [2]], draws=5))
+    for first, *others in zip(*found, strict=True):
+        for other in others:
+            torch.testing.assert_close(first, other, rtol=1e-3, atol=1e-5)
+
+
+def test_a_network_with_hooks_is_evaluated_as_a_whole() -> None:
+    net = rn.nets.mlp(4, [8], 1)
+    net[0].register_forward_hook(lambda module, inputs, output: 2 * output)
+    assert parts_of(rn.BayesianModel(net)) is None
+
+
+def test_bases_of_many_columns_are_those_of_each() -> None:
+    """Columns of numbers, of 0 and 1, nearly 0 and 1, of three values, constant, far from zero: rank and projection."""
+    g = torch.Generator().manual_seed(0)
+    x = torch.randn(60, 6, generator=g, dtype=torch.float64)
+    x[:, 1] = (x[:, 1] > 0).double()
+    x[:, 2] = (x[:, 2] > 0).double() + 1e-6 * x[:, 0]
+    x[:, 3], x[:, 4] = x[:, 3].sign() * (x[:, 0] > 0), 3.0
+    x[:, 5] += 1e4
+    bases, ranks = explained_shares._parabolas(x.T)
+    assert ranks.tolist() == [2, 1, 2, 2, 0, 2]
+    for i in range(6):
+        basis, rank = explained_shares._directions(x[:, [i]])
+        assert int(rank) == int(ranks[i])
+        torch.testing.assert_close(bases[i].T @ bases[i], basis[0].T @ basis[0], rtol=0, atol=1e-8)
 
 
 def test_bad_input_is_named() -> None:

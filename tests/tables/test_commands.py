@@ -404,7 +404,7 @@ def test_marks_of_numbers_and_zeros_of_codes_from_fit_to_predict(tmp_path):
 @pytest.mark.parametrize("options", [[], ["--restarts", "2"]])
 def test_classes_are_trained_and_validated_by_their_shares(tmp_path, monkeypatch, options):
     """The rows that the fit is given: of a class of ten rows one validates, whatever the seed."""
-    from r2d2net.estimators import base
+    from r2d2net.estimators import perceptron as base
 
     seen = []
 

@@ -18,7 +18,7 @@ from table_runs import command, make_table
 CHILD = """
 import sys, torch
 torch.set_num_threads(1)
-import r2d2net.estimators.base as base
+import r2d2net.estimators.perceptron as base
 base.CHECKPOINT_SECONDS = 0.0
 from r2d2net.cli import main
 main()

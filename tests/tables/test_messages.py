@@ -193,7 +193,7 @@ def test_a_stopped_fit_says_how_to_go_on(data, tmp_path):
         raise OSError(errno.ENOSPC, "No space left on device")
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("r2d2net.estimators.base.fit", stop)
+        patch.setattr("r2d2net.estimators.perceptron.fit", stop)
         ended = command("fit", data, "--target", "y", *QUICK, "--quiet", "--out", run)
         assert (ended.code, ended.error) == (1, f"error: interrupted: go on by `r2d2net fit --resume {run}`\n")
         assert command("fit", "--resume", run, "--quiet").error == ended.error
@@ -233,7 +233,7 @@ def test_a_disk_that_fails_is_told_with_the_way_to_go_on(data, tmp_path):
         raise OSError(errno.ENOSPC, "No space left on device")
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("r2d2net.estimators.base.fit", full)
+        patch.setattr("r2d2net.estimators.perceptron.fit", full)
         ended = command("fit", data, "--target", "y", *QUICK, "--quiet", "--out", tmp_path / "run")
     how = f"remove the cause; then go on by `r2d2net fit --resume {tmp_path / 'run'}`"
     assert ended.error == f"error: [Errno 28] No space left on device: {how}\n"

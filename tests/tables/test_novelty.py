@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from r2d2net.errors import CheckpointError
+from r2d2net.tables import novelty
 from r2d2net.tables.novelty import ALARM, FILE, Novelty, is_unlike, learn_novelty
 
 
@@ -62,3 +63,17 @@ def test_few_rows_never_flag_and_saving_keeps_every_bit(tmp_path):
     (tmp_path / FILE).write_bytes(b"nonsense")
     with pytest.raises(CheckpointError, match="truncated"):
         Novelty.load(tmp_path, 3)
+
+
+@pytest.mark.parametrize(("rows", "columns"), [(40, 1), (40, 5), (30, 60), (7, 3)])
+def test_the_covariance_is_that_of_scikit_learn(rows, columns):
+    from sklearn.covariance import ledoit_wolf
+
+    rng = np.random.default_rng(rows)
+    x = rng.normal(size=(rows, columns)) * rng.gamma(1, size=columns) + 3
+    x[:, 0] += x[:, -1]
+    x -= x.mean(0)
+    expected, share = ledoit_wolf(x, assume_centered=True)
+    assert 0 <= share < 1
+    np.testing.assert_allclose(novelty.ledoit_wolf(x), expected, rtol=1e-10, atol=1e-14)
+    np.testing.assert_array_equal(novelty.ledoit_wolf(np.zeros((5, 2))), np.zeros((2, 2)))

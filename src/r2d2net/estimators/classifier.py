@@ -10,14 +10,14 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import validate_data
 
-from r2d2net.errors import Argument, DataError, Shown, Value
-from r2d2net.estimators import storage
+from r2d2net.errors import DataError, Shown, Value
 from r2d2net.estimators.base import BayesianPerceptron, about_validation, joined
+from r2d2net.estimators.perceptron import LabelledPerceptron, class_numbers, numbers_of
 from r2d2net.likelihoods import Categorical
 from r2d2net.prediction import Classification
 
 
-class R2D2Classifier(ClassifierMixin, BayesianPerceptron):
+class R2D2Classifier(ClassifierMixin, LabelledPerceptron, BayesianPerceptron):
     """Classification by a Bayesian neural network with uncertainty and relevance of the inputs.
 
     Inputs are standardised by the estimator. The parameters are those of `R2D2Regressor`; the algorithms "edl" and
@@ -56,14 +56,13 @@ class R2D2Classifier(ClassifierMixin, BayesianPerceptron):
         X, y = validate_data(self, X, y, dtype=np.float64, ensure_min_samples=2)
         y = _of_one_kind(y)
         check_classification_targets(y)
-        classes, codes = np.unique(y, return_inverse=True)
-        if len(classes) < 2:
-            problem = ("has one class, ", Value(classes.tolist()[0]))
-            raise DataError(problem, argument="y", fix="give rows of at least two classes")
+        classes, codes = class_numbers(y)
         validation = self._validation()
         if isinstance(validation, tuple):
-            validation = validation[0], _numbered(validation[1], classes)
-        self._fit(X, codes.astype(np.int64), len(classes), Categorical(), validation)
+            with about_validation():
+                labels = _of_one_kind(validation[1])
+            validation = validation[0], numbers_of(labels, classes)
+        self.fit_checked(X, codes, len(classes), Categorical(), validation, self._folder)
         self.classes_ = classes
         return self
 
@@ -110,23 +109,6 @@ class R2D2Classifier(ClassifierMixin, BayesianPerceptron):
         probabilities = self.predict_proba(X)
         assert isinstance(probabilities, np.ndarray)
         return np.log(np.maximum(probabilities, np.finfo(probabilities.dtype).tiny))
-
-    def _own_state(self) -> dict[str, Any]:
-        return {"classes": storage.plain_labels(self.classes_)}
-
-    def _restore_own(self, content: dict[str, Any]) -> None:
-        self.classes_ = storage.labels_from(content["classes"])
-
-
-def _numbered(held: np.ndarray, classes: np.ndarray) -> np.ndarray:
-    """Convert the labels of validation rows to class numbers."""
-    with about_validation():
-        labels = _of_one_kind(held)
-    unknown = ~np.isin(labels, classes)
-    if unknown.any():
-        problem = ("holds the label ", Value(labels[unknown].tolist()[0]), ", which ", Argument("y"), " does not")
-        raise DataError(problem, argument="validation", fix="leave it out")
-    return np.searchsorted(classes, labels)
 
 
 def _of_one_kind(y: np.ndarray) -> np.ndarray:

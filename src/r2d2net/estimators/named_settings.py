@@ -6,7 +6,6 @@ from numbers import Integral
 from typing import Any
 
 import numpy as np
-from sklearn.utils import check_random_state
 
 from r2d2net.errors import Argument, ParameterError, Shown, require, require_instance
 from r2d2net.model import AnyPrior
@@ -91,4 +90,6 @@ def seed_of(random_state: Any) -> int:
         seed = int(random_state)
         require(0 <= seed <= LARGEST_SEED, "random_state", seed, f"use a whole number from 0 to {LARGEST_SEED}")
         return seed
+    from sklearn.utils import check_random_state
+
     return int(check_random_state(random_state).randint(np.iinfo(np.int32).max))

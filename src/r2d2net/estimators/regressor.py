@@ -82,7 +82,7 @@ class R2D2Regressor(RegressorMixin, BayesianPerceptron):
         validation = self._validation(multi_output=True, y_numeric=True)
         if isinstance(validation, tuple):
             validation = validation[0], _targets_like(y, validation[1])
-        return self._fit(X, y, 1 if y.ndim == 1 else y.shape[1], Gaussian(), validation)
+        return self.fit_checked(X, y, 1 if y.ndim == 1 else y.shape[1], Gaussian(), validation, self._folder)
 
     def predict(self, X: Any, return_std: bool = False) -> np.ndarray | tuple[np.ndarray, np.ndarray]:
         """Predict the mean of each row's target.

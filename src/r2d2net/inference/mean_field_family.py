@@ -20,6 +20,7 @@ from torch.nn.functional import softplus
 from r2d2net.cache_blocks import Blocks
 from r2d2net.inference.adam import Moments, Step, adam_step, add_product_, proximal_step
 from r2d2net.inference.base import Draws, DrawSource
+from r2d2net.inference.normal_rows import normal_rows
 from r2d2net.likelihoods.base import Noise
 from r2d2net.model import BayesianModel, Tensors
 
@@ -158,6 +159,9 @@ class UnitNoise(Protocol):
     def draw(self, model: BayesianModel[Any], generator: torch.Generator | None, *draws: int) -> Tensor:
         """Draw e of all weights, (*draws, weights)."""
 
+    def blocks(self, model: BayesianModel[Any], generator: torch.Generator | None, draws: int) -> Iterator[Tensor]:
+        """Yield what `draw` gives for so many draws, some of them at a time."""
+
     def entropy(self, model: BayesianModel[Any], deviation: Tensor) -> Tensor:
         """Return the entropy of q(w) in nats, where s is ``deviation``."""
 
@@ -167,6 +171,9 @@ class NormalNoise:
 
     def draw(self, model: BayesianModel[Any], generator: torch.Generator | None, *draws: int) -> Tensor:
         return torch.empty(*draws, model.size, dtype=model.dtype, device=model.device).normal_(generator=generator)
+
+    def blocks(self, model: BayesianModel[Any], generator: torch.Generator | None, draws: int) -> Iterator[Tensor]:
+        return normal_rows(draws, model.size, generator, dtype=model.dtype, device=model.device)
 
     def entropy(self, model: BayesianModel[Any], deviation: Tensor) -> Tensor:
         return 0.5 * (math.log(2 * math.pi) + 1) * deviation.numel() + torch.log(deviation).sum()
@@ -221,8 +228,9 @@ class MeanFieldDraws(DrawSource[VariationalState]):
         state, deviation = self.state, self.deviation()
         for start in range(0, n, n if at_once is None else at_once):
             count = min(n - start, n if at_once is None else at_once)
-            weights = self.family.noise.draw(self.model, generator, count).mul_(deviation).add_(state.mean)
-            yield Draws.sharing(weights, state.fixed, state.buffers, state.noise)
+            for noise in self.family.noise.blocks(self.model, generator, count):
+                weights = noise.mul_(deviation).add_(state.mean)
+                yield Draws.sharing(weights, state.fixed, state.buffers, state.noise)
 
     def center(self) -> Draws:
         state = self.state

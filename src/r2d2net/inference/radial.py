@@ -20,6 +20,7 @@ bounds of the two do not compare.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -69,6 +70,9 @@ class RadialNoise:
             norm = torch.linalg.vector_norm(part, dim=-1, keepdim=True).clamp(min=torch.finfo(noise.dtype).tiny)
             part.mul_(radius[..., k : k + 1].div(norm).mul_(math.sqrt(slot.stop - slot.start)))
         return noise
+
+    def blocks(self, model: BayesianModel[Any], generator: torch.Generator | None, draws: int) -> Iterator[Tensor]:
+        yield self.draw(model, generator, draws)
 
     def entropy(self, model: BayesianModel[Any], deviation: Tensor) -> Tensor:
         return sum(_entropy(slot.stop - slot.start) for slot in model.bayesian) + torch.log(deviation).sum()

@@ -17,7 +17,6 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from scipy.optimize import minimize_scalar
 from torch import Tensor
 
 from r2d2net.prediction import Regression
@@ -29,6 +28,7 @@ STEP = 2.0  # of log m, in a first search: the sum of the two terms may have two
 
 def noise_factor(predicted: Regression, y: Tensor) -> float:
     """Return the factor m by which the noise variance of a prediction should be multiplied."""
+    from scipy.optimize import minimize_scalar  # its import takes long, and predictions need none
 
     def loss(log_m: float) -> float:
         scaled = replace(predicted, noise_variance=predicted.noise_variance * math.exp(log_m))

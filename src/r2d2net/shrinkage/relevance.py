@@ -33,7 +33,9 @@ from torch import Tensor
 from r2d2net.errors import DataError, Value, require, require_whole
 from r2d2net.network_inputs import as_tensors
 from r2d2net.posterior import MEMORY, Posterior
-from r2d2net.shrinkage.shuffled_outputs import ShuffledOutputs
+from r2d2net.shrinkage.column_shuffles import ColumnShuffles
+from r2d2net.shrinkage.explained_shares import explained_shares
+from r2d2net.shrinkage.shuffled_outputs import ShuffledOutputs, most_rows
 
 LEVEL = 0.95  # least posterior probability of an input that is kept
 
@@ -107,7 +109,8 @@ def input_relevance(
     inputs = _columns_of_inputs(groups, table.shape[1])
     generator = torch.Generator().manual_seed(seed)
     # all draws use the same shuffles, so that differences between draws come from the posterior alone
-    orders = [[torch.randperm(len(table), generator=generator) for _ in range(shuffles)] for _ in inputs]
+    permutations = [torch.randperm(len(table), generator=generator) for _ in range(shuffles * len(inputs))]
+    orders = torch.stack(permutations).view(len(inputs), shuffles, len(table))
     softmax = _is_softmax(posterior, table)
     inputs_seen = posterior.network_inputs(table)
     if posterior.units.are_exact_for(posterior.model.dtype):
@@ -115,19 +118,15 @@ def input_relevance(
     outputs_by_draw, shares_by_draw = [], []
     available = posterior.source.available
     total = draws if available is None else min(draws, available)
-    for network in _networks(posterior, inputs_seen, total, seed):
-        before = _identified(network.before, softmax)  # (rows, outputs)
+    shuffled = ColumnShuffles(inputs_seen, inputs, orders, most_rows(posterior.model, table.shape[1]))
+    for network in _networks(posterior, inputs_seen, total, seed, softmax):
+        before = network.before  # (rows, outputs)
         variance = before.var(0, correction=0).sum().clamp(min=torch.finfo(before.dtype).tiny)
-        share = before.new_zeros(len(inputs))
-        for i, (group, shuffled) in enumerate(zip(inputs, orders, strict=True)):
-            change = _identified(network.shuffled(group, shuffled), softmax) - before  # (shuffles, rows, outputs)
-            share[i] = change.square().sum(-1).mean() / (2 * variance)
-        shares_by_draw.append(share)
+        shares_by_draw.append(torch.cat([network.mean_square(block) for block in shuffled]) / (2 * variance))
         outputs_by_draw.append(before)
         progress(len(outputs_by_draw), total)
     shares = torch.stack(shares_by_draw, dim=1)  # (inputs, draws)
-    outputs = torch.stack(outputs_by_draw)  # (draws, rows, outputs)
-    alone = torch.stack([_explained_share(table[:, group], outputs) for group in inputs])
+    alone = explained_shares(table, inputs, torch.stack(outputs_by_draw))
     probability = (shares >= least).to(shares.dtype).mean(1)
     importance = (shares + alone) / 2
     return Relevance(
@@ -148,12 +147,9 @@ def _is_softmax(posterior: Posterior[Any], table: Tensor) -> bool:
     return posterior.model.likelihood.is_softmax
 
 
-def _identified(outputs: Tensor, softmax: bool) -> Tensor:
-    """Remove from the outputs the part on which no prediction depends: the mean of logits over classes."""
-    return outputs - outputs.mean(-1, keepdim=True) if softmax else outputs
-
-
-def _networks(posterior: Posterior[Any], inputs: Tensor, draws: int, seed: int) -> Iterator[ShuffledOutputs]:
+def _networks(
+    posterior: Posterior[Any], inputs: Tensor, draws: int, seed: int, softmax: bool
+) -> Iterator[ShuffledOutputs]:
     """Iterate over draws of the network, each drawn once, with their outputs at the standardised rows."""
     model = posterior.model
     generator = torch.Generator(model.device).manual_seed(seed)
@@ -161,27 +157,7 @@ def _networks(posterior: Posterior[Any], inputs: Tensor, draws: int, seed: int) 
     for drawn in posterior.source.draws(draws, generator, at_once=at_once):
         for i in range(len(drawn.weights)):
             buffers = {name: buffer[i] for name, buffer in drawn.buffers.items()}
-            yield ShuffledOutputs(model, drawn.weights[i], drawn.fixed[i], buffers, inputs)
-
-
-def _explained_share(columns: Tensor, outputs: Tensor) -> Tensor:
-    """Compute for each draw the share of the outputs' variance that parabolas in the columns explain.
-
-    The share is the adjusted R^2: the share that noise would explain on average is subtracted, and negative values
-    count as zero.
-    """
-    line = columns.double() - columns.double().mean(0)
-    line = line / line.std(0).clamp(min=1e-300)
-    curve = line.square() - line.square().mean(0)  # for 0/1 columns a multiple of the line: it adds no direction
-    directions, sizes, _ = torch.linalg.svd(torch.cat([line, curve], dim=1), full_matrices=False)
-    basis = directions[:, sizes > sizes.max() * 1e-8].to(outputs) if float(sizes.max()) > 0 else outputs[0, :, :0]
-    rows, rank = len(columns), basis.shape[1]
-    centred = outputs - outputs.mean(1, keepdim=True)
-    total = centred.square().sum((1, 2)).clamp(min=torch.finfo(outputs.dtype).tiny)
-    residual = 1 - (basis.T @ centred).square().sum((1, 2)) / total
-    if not 0 < rank < rows - 1:
-        return torch.zeros_like(residual)
-    return (1 - residual * (rows - 1) / (rows - 1 - rank)).clamp(min=0)
+            yield ShuffledOutputs(model, drawn.weights[i], drawn.fixed[i], buffers, inputs, centred=softmax)
 
 
 def _columns_of_inputs(groups: Sequence[Sequence[int]] | None, columns: int) -> list[list[int]]:

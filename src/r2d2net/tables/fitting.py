@@ -16,8 +16,7 @@ from typing import Any
 import numpy as np
 
 from r2d2net.errors import Argument, CheckpointError, DataError, DivergenceError, Interrupted, R2D2NetError
-from r2d2net.estimators import R2D2Classifier, R2D2Regressor
-from r2d2net.estimators.base import RELEVANCE_DRAWS, RELEVANCE_ROWS, SHUFFLES, BayesianPerceptron
+from r2d2net.estimators.perceptron import RELEVANCE_DRAWS, RELEVANCE_ROWS, SHUFFLES
 from r2d2net.files import replace_when_written, write_json
 from r2d2net.posterior import Posterior
 from r2d2net.provenance import provenance
@@ -32,6 +31,7 @@ from r2d2net.tables.phrases import counted
 from r2d2net.tables.prediction_columns import prediction_columns
 from r2d2net.tables.scores import Scored, baseline_of
 from r2d2net.tables.settings import Settings
+from r2d2net.tables.table_models import TableClassifier, TableRegressor, fit_model, model_for
 from r2d2net.tables.terminal_output import progress_bar
 from r2d2net.tables.training_table import TrainingTable, read_training_table
 from r2d2net.tables.validation import require_no_spreadsheet, require_suitable, require_target
@@ -155,16 +155,7 @@ def _fit(
     start = time.perf_counter()
     with one_thread():
         estimator = _estimator(table, settings, verbose)
-        # classes as numbers, since the estimator would put texts in an order of its own: 10 before 2
-        y = table.y if table.task.is_regression else table.y.astype(np.int64)
-        if table.held is None:
-            estimator.fit_in(folder / run_folder.MODEL, table.x, y)
-        else:
-            estimator.set_params(validation=(table.x[table.held], y[table.held]))
-            estimator.fit_in(folder / run_folder.MODEL, table.x[~table.held], y[~table.held])
-            estimator.set_params(validation=table.validation)  # a share can be saved, rows cannot
-        if isinstance(estimator, R2D2Classifier):
-            estimator.classes_ = np.array(table.task.classes)
+        fit_model(estimator, table, folder / run_folder.MODEL)
         estimator.save(folder / run_folder.MODEL, relevance=False)  # that of whole columns follows
         novelty = learn_novelty(table.x, settings.seed)
         novelty.save(folder)
@@ -223,8 +214,8 @@ def _too_few(table: TrainingTable) -> list[str]:
     return [few] if len(table.x) < FEWEST else []
 
 
-def _estimator(table: TrainingTable, settings: Settings, verbose: bool) -> BayesianPerceptron:
-    kind = R2D2Regressor if table.task.is_regression else R2D2Classifier
+def _estimator(table: TrainingTable, settings: Settings, verbose: bool) -> TableRegressor | TableClassifier:
+    kind = model_for(table.task)
     common: dict[str, Any] = {"draws": settings.draws, "random_state": settings.seed, "verbose": verbose}
     if settings.stacked:
         return kind(activation=settings.activation, time=settings.time, n_jobs=-1, **common)

@@ -115,12 +115,11 @@ def learn_novelty(x: Values, seed: int) -> Novelty:
 
 def _center_and_whitener(x: Values) -> tuple[Values, Values]:
     from scipy.linalg import cholesky, solve_triangular
-    from sklearn.covariance import ledoit_wolf
 
     center, scale = x.mean(0), x.std(0)
     # shrinkage is towards equal variances; a level that these rows lack has none of its own
     scale = np.where(scale > 0, scale, scale[scale > 0].min(initial=1.0))
-    covariance, _ = ledoit_wolf((x - center) / scale, assume_centered=True)
+    covariance = ledoit_wolf((x - center) / scale)
     covariance.flat[:: len(covariance) + 1] += max(1e-10 * float(np.trace(covariance)), 1e-300)  # if it is singular
     root = cholesky(covariance, lower=True, overwrite_a=True)  # several times faster than by eigenvalues
     return center, solve_triangular(root, np.diag(1 / scale), lower=True, overwrite_b=True)
@@ -128,3 +127,32 @@ def _center_and_whitener(x: Values) -> tuple[Values, Values]:
 
 def _distances(x: Values, center: Values, whitener: Values) -> Values:
     return np.linalg.norm((x - center) @ whitener.T, axis=1)
+
+
+def ledoit_wolf(x: Values) -> Values:
+    """Estimate a covariance by Ledoit and Wolf's shrinkage (2004) towards a multiple m I of the identity.
+
+    With S the covariance of n rows, p columns and x_k a row,
+
+        (1 - r) S + r m I,    m = tr S / p,    r = min(1, sum_k |x_k x_k' - S|^2 / n^2 / |S - m I|^2)
+
+    scikit-learn has the same, but its import takes a second.
+
+    Args:
+        x: Centred rows, (rows, columns).
+
+    Returns:
+        The covariance, (columns, columns).
+    """
+    rows, columns = x.shape
+    squares, product = x**2, x.T @ x
+    covariance = product / rows
+    traces = squares.sum(0) / rows
+    mean = traces.sum() / columns
+    square = (product**2).sum() / rows**2
+    spread = ((squares.sum(1) ** 2).sum() / rows - square) / (columns * rows)  # |x_k x_k'|^2 = |x_k|^4
+    distance = (square - 2 * mean * traces.sum() + columns * mean**2) / columns
+    share = min(spread, distance) / distance if spread > 0 and distance > 0 else 0.0
+    shrunk: Values = (1 - share) * covariance
+    shrunk.flat[:: columns + 1] += share * mean
+    return shrunk

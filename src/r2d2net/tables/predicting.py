@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
 
 from r2d2net.errors import DataError, ParameterError
+from r2d2net.run.threads import one_thread
 from r2d2net.tables.column_encoders import Counts
 from r2d2net.tables.file_reader import encoding_note, read_blocks
 from r2d2net.tables.input_columns import chosen_columns, ignored, notes_of
@@ -84,7 +86,8 @@ def predict_file(
                 continue
             encoded = run.columns.encode(block, summary.counts)
             interval = run.settings.level if level is None else level
-            prediction = run.predict(encoded.x, draws, seed)
+            with one_thread() if len(block) < run.block_rows(draws) else nullcontext():
+                prediction = run.predict(encoded.x, draws, seed)
             rows = prediction_columns(prediction, run.typicality(encoded), encoded.filled, run.task, interval)
             write(block[kept], rows)
             summary.rows += len(rows)

@@ -17,8 +17,7 @@ from typing import Any
 import numpy as np
 
 from r2d2net.errors import Argument, CheckpointError, ParameterError
-from r2d2net.estimators import R2D2Classifier, R2D2Regressor
-from r2d2net.estimators.base import BayesianPerceptron
+from r2d2net.estimators.perceptron import LabelledPerceptron, Perceptron
 from r2d2net.files import make_folder
 from r2d2net.prediction import Prediction
 from r2d2net.tables import novelty
@@ -28,6 +27,7 @@ from r2d2net.tables.input_columns import Columns
 from r2d2net.tables.novelty import Novelty
 from r2d2net.tables.prediction_task import Task
 from r2d2net.tables.settings import Settings
+from r2d2net.tables.table_models import model_for
 
 RUN, METRICS, RELEVANCE, HISTORY = "run.json", "metrics.json", "relevance.json", "history.json"
 MODEL, TESTED, FIGURES, REPORT = "model", "test_predictions.csv", "figures", "report.html"
@@ -46,7 +46,7 @@ class FittedRun:
     settings: Settings
     task: Task
     columns: Columns
-    estimator: BayesianPerceptron
+    estimator: Perceptron
     novelty: Novelty
 
     def block_rows(self, draws: int | None = None) -> int:
@@ -151,9 +151,8 @@ def load_run(folder: Path) -> FittedRun:
         raise CheckpointError("holds an unfinished run", value=folder, fix=fix)
     settings, task = Settings.back(content["settings"]), Task.of(content.get("task"))
     columns = Columns.of(content.get("columns", {}))
-    kind = R2D2Regressor if task.is_regression else R2D2Classifier
-    estimator = kind.load(folder / MODEL)
-    if isinstance(estimator, R2D2Classifier) and tuple(estimator.classes_.tolist()) != task.classes:
+    estimator: Perceptron = model_for(task).load(folder / MODEL)
+    if isinstance(estimator, LabelledPerceptron) and tuple(estimator.classes_.tolist()) != task.classes:
         problem = f": its model has the classes {estimator.classes_.tolist()}, its task others"
         raise CheckpointError(problem, value=folder)
     inputs = sum(len(column.inputs) for column in columns.used)

@@ -14,7 +14,6 @@ from rich.progress import Progress
 from rich.table import Table
 from rich.text import Text
 
-from r2d2net.report.run_page import format_number, score_rows
 from r2d2net.run.progress import terminal
 from r2d2net.tables.novelty import FEWEST
 
@@ -80,6 +79,8 @@ def show_metrics(metrics: dict[str, Any], target: str, title: str) -> None:
         target: The target.
         title: Title of the table.
     """
+    from r2d2net.report.run_page import score_rows  # predictions need no page
+
     table = Table(title=Text(title), title_justify="left")
     table.add_column("measure")
     table.add_column("this model", justify="right")
@@ -127,6 +128,8 @@ def show_inspection(content: dict[str, Any]) -> None:
     Args:
         content: What `inspect_run` returned.
     """
+    from r2d2net.report.run_page import format_number
+
     facts = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
     rows = ", ".join(f"{count:,} {name}" for name, count in content["rows"].items())
     effective = content["effective_weights"]
@@ -165,6 +168,8 @@ def _title(inputs: list[dict[str, Any]]) -> str:
 
 
 def _kl(kl: float | None) -> str:
+    from r2d2net.report.run_page import format_number
+
     return (
         "" if kl is None else f", {format_number(kl)} nats from the prior (KL divergence: what the data have taught it)"
     )

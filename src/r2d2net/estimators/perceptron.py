@@ -1,0 +1,440 @@
+"""A Bayesian perceptron of checked arrays: fitting, relevance of inputs, saving, all without scikit-learn.
+
+The estimators add scikit-learn's interface (`base`); the command line, whose tables are checked already, does without
+it, as its import takes a second.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from inspect import signature
+from numbers import Integral
+from pathlib import Path
+from typing import Any, Self
+
+import joblib
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from r2d2net.errors import (
+    Argument,
+    CheckpointError,
+    DataError,
+    ParameterError,
+    R2D2NetError,
+    Value,
+    require,
+    require_whole,
+)
+from r2d2net.estimators import storage
+from r2d2net.estimators.float64_units import in_users_units, move_inputs, move_targets
+from r2d2net.estimators.named_settings import is_auto, prior_of, require_suitable, seed_of
+from r2d2net.inference import method_named
+from r2d2net.likelihoods import Likelihood
+from r2d2net.model import BayesianModel
+from r2d2net.nets import mlp
+from r2d2net.posterior import Posterior, load
+from r2d2net.run.choice import epochs_for
+from r2d2net.run.fit import fit
+from r2d2net.run.global_generator import lent_generator
+from r2d2net.run.stacking import fit_stacked
+from r2d2net.shrinkage import Relevance, input_relevance
+from r2d2net.specification import require_classes
+
+RELEVANCE_ROWS, RELEVANCE_DRAWS, SHUFFLES = 500, 50, 2
+CHECKPOINT_SECONDS = 5.0
+HIDDEN = (50, 50)
+FEWEST_STACKED = 12  # rows from which folds say something
+PARAMETERS = {"seed": "random_state", "jobs": "n_jobs", "x": "X"}  # by the names that `fit` and `predict` have for them
+
+
+class Perceptron:
+    """Parameters, fitting to checked arrays, relevance of inputs, saving.
+
+    Args:
+        hidden: Widths of the hidden layers; ``()`` is a linear model; None for (50, 50). Unless one of ``hidden``,
+            ``prior``, ``algorithm``, ``epochs``, ``batch_size``, ``validation``, ``patience`` and ``restarts`` is
+            given, several models, linear ones and networks, are fitted and combined by stacking
+            (`r2d2net.run.stacking`); otherwise one.
+        activation: Name of the activation.
+        prior: Prior of the weights: "r2d2" (for None), "adaptive" (learns its own sparsity and scale) or another name
+            of `r2d2net.registry.PRIORS`; "auto" (two adaptive priors, between which validation chooses); or an object
+            of `r2d2net.priors`.
+        algorithm: "svgi" (for None) or another name of `r2d2net.registry.ALGORITHMS`; "auto" (exact or by chains where
+            that is affordable, see `fit`); or an object of `r2d2net.inference`, such as ``SGHMC(chains=4)``.
+            Some do not suit every prior: see `r2d2net.registry.SUITABLE_PRIORS`.
+        time: Seconds after which stacking begins no further fold; the result then depends on the machine.
+        epochs: Passes over the rows; by default the number that makes about 1,000 steps, from 20 to 300 (1,000 where
+            SVGI averages its sweeps), and for algorithms that see all rows at once a number of their own.
+        batch_size: Rows of a step; by default chosen from the number of rows.
+        validation: Share of the rows to hold out, or other rows (X, y). They correct the noise variance, and so the
+            width of intervals.
+        patience: Stop when held-out rows have not been predicted better for this number of epochs; needs
+            ``validation``.
+        restarts: Number of fits from different starts, of which the best on held-out rows is kept.
+        draws: Number of networks drawn from the posterior for a prediction.
+        random_state: Seed of everything random, a RandomState from which one is drawn, or None for a new one at each
+            fit. Predictions of a fitted estimator do not change from call to call.
+        n_jobs: Processes for several runs (restarts, "auto", ensembles, chains); the result is the same.
+        device: Device of the computation, such as "cuda"; the CPU by default.
+        verbose: Show progress on a terminal.
+    """
+
+    posterior_: Posterior[Any]
+    n_features_in_: int
+    feature_names_in_: np.ndarray
+    _relevance: Relevance | None
+    _rows: np.ndarray | None  # training rows from which the relevance is computed
+
+    def __init__(
+        self,
+        hidden: Any = None,
+        *,
+        activation: str = "relu",
+        prior: Any = None,
+        algorithm: Any = None,
+        time: float | None = None,
+        epochs: int | None = None,
+        batch_size: int | None = None,
+        validation: Any = None,
+        patience: int | None = None,
+        restarts: int = 1,
+        draws: int = 100,
+        random_state: Any = None,
+        n_jobs: int | None = None,
+        device: Any = None,
+        verbose: bool = False,
+    ) -> None:
+        self.hidden = hidden
+        self.activation = activation
+        self.prior = prior
+        self.algorithm = algorithm
+        self.time = time
+        self.epochs = epochs
+        self.batch_size = batch_size
+        self.validation = validation
+        self.patience = patience
+        self.restarts = restarts
+        self.draws = draws
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+        self.device = device
+        self.verbose = verbose
+
+    def fit_checked(
+        self,
+        X: np.ndarray,
+        y: np.ndarray,
+        outputs: int,
+        likelihood: Likelihood[Any],
+        validation: Any,
+        folder: Path | None = None,
+    ) -> Self:
+        """Fit to checked arrays; where that fails the estimator is left unchanged.
+
+        Args:
+            X: Table (rows, inputs), finite, of dtype float64.
+            y: Targets, of dtype float64, or class numbers, of dtype int64.
+            outputs: Number of outputs of the network.
+            likelihood: The likelihood.
+            validation: Share of the rows to hold out, or rows (X, y) as those to fit; None for none.
+            folder: Folder of checkpoints, from which an interrupted fit goes on; None for none.
+
+        Returns:
+            The fitted estimator itself.
+
+        Raises:
+            DataError: If the data cannot be used.
+            ParameterError: If a parameter of the estimator lies outside its range.
+        """
+        require_whole("draws", self.draws)
+        if self.batch_size is not None:
+            require_whole("batch_size", self.batch_size)
+        seed = seed_of(self.random_state)
+        inputs, targets = move_inputs(X), move_targets(y) if likelihood.standardizes else None
+
+        def moved(x: np.ndarray, y: np.ndarray) -> tuple[Tensor, Tensor]:
+            return inputs.of(x), torch.from_numpy(y) if targets is None else targets.of(y)
+
+        with in_parameters():
+            if self.searches and len(X) >= FEWEST_STACKED:
+                posterior = self._fit_several(moved(X, y), outputs, likelihood, seed, folder)
+                network = posterior.settings["stack"]["network"]
+            else:
+                network, arguments = self._one_model(len(X), X.shape[1], outputs, likelihood, seed)
+                held = moved(*validation) if isinstance(validation, tuple) else validation
+                posterior = fit(data=moved(X, y), validation=held, resume=folder, **arguments)
+        order = torch.randperm(len(X), generator=torch.Generator().manual_seed(seed))
+        self.posterior_ = in_users_units(posterior, inputs, targets)
+        self._network, self._seed, self.n_features_in_ = network, seed, X.shape[1]
+        self._relevance, self._rows = None, X[order[:RELEVANCE_ROWS].numpy()]
+        return self
+
+    @property
+    def searches(self) -> bool:
+        """Whether `fit` combines several models by stacking, as none is asked for; tables of few rows have one."""
+        asked = (self.hidden, self.prior, self.algorithm, self.epochs, self.batch_size, self.validation, self.patience)
+        return all(parameter is None for parameter in asked) and self.restarts == 1
+
+    def _fit_several(
+        self, data: tuple[Tensor, Tensor], outputs: int, likelihood: Likelihood[Any], seed: int, folder: Path | None
+    ) -> Posterior[Any]:
+        return fit_stacked(
+            data,
+            likelihood,
+            hidden=HIDDEN,
+            outputs=outputs,
+            activation=self.activation,
+            seed=seed,
+            device=self.device,
+            time=self.time,
+            jobs=joblib.effective_n_jobs(self.n_jobs),
+            resume=folder,
+            checkpoint_every=CHECKPOINT_SECONDS,
+            verbose=bool(self.verbose),
+        )
+
+    def _one_model(
+        self, rows: int, inputs: int, outputs: int, likelihood: Likelihood[Any], seed: int
+    ) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Return the arguments of `mlp`, and those of `fit` but for the data, of a single model."""
+        require(self.time is None, "time", self.time, "it bounds the search among several models, and one is asked for")
+        chosen = "svgi" if self.algorithm is None else self.algorithm
+        named = "r2d2" if self.prior is None else self.prior
+        prior = prior_of(named)
+        method = None if is_auto(chosen) else method_named(chosen)
+        require_suitable(chosen, named, has_classes=likelihood.has_classes)
+        widths = widths_of(HIDDEN if self.hidden is None else self.hidden)
+        network = {"inputs": inputs, "hidden": widths, "outputs": outputs, "activation": self.activation}
+        if method is not None and method.needs_linear_path:
+            network["linear"] = True
+        model = BayesianModel(build(network, seed, self.device), prior, likelihood)
+        epochs = self.epochs
+        if epochs is None and method is not None:
+            epochs = epochs_for(rows, self.batch_size, method, model if prior is not None else None)
+        arguments: dict[str, Any] = {
+            "model": model,
+            "algorithm": "auto" if method is None else method,
+            "epochs": epochs,
+            "batch_size": self.batch_size,
+            "seed": seed,
+            "patience": self.patience,
+            "prior": "auto" if prior is None else None,
+            "restarts": self.restarts,
+            "jobs": joblib.effective_n_jobs(self.n_jobs),
+            "checkpoint_every": CHECKPOINT_SECONDS,
+            "verbose": bool(self.verbose),
+        }
+        return network, arguments
+
+    @property
+    def relevance_(self) -> Relevance:
+        """Relevance of each input to the network: posterior mean, 90% interval, whether it is kept.
+
+        It is computed at the first access, on up to 500 of the training rows (see
+        `r2d2net.shrinkage.input_relevance`), which the estimator keeps until then; `save` writes the relevance, and
+        no rows.
+        """
+        self._require_fitted()
+        if self._relevance is None:
+            if self._rows is None:
+                from sklearn.exceptions import NotFittedError
+
+                raise NotFittedError("the estimator was saved without its relevance: fit it again")
+            rows = torch.tensor(self._rows)  # a copy: joblib may have mapped them from a file, not to be written
+            draws = min(RELEVANCE_DRAWS, self.draws)
+            relevance = input_relevance(self.posterior_, rows, draws=draws, shuffles=SHUFFLES, seed=self._seed)
+            self._relevance = Relevance(*(part.cpu() for part in relevance))
+            self._rows = None
+        return self._relevance
+
+    @property
+    def feature_importances_(self) -> np.ndarray:
+        """Posterior mean of each input's importance, by which inputs are ranked.
+
+        It is the mean of two shares of the output's variance: the share that is lost when the input is shuffled
+        (`relevance_.mean`) and the share that the input explains by itself (`relevance_.alone`). So of inputs that
+        carry nearly the same information, those that the network does not use still rank above noise. The importances
+        may add up to more than 1.
+        """
+        return self.relevance_.importance.double().numpy()
+
+    @property
+    def feature_importances_std_(self) -> np.ndarray:
+        """Standard deviation of each input's importance under the posterior."""
+        return self.relevance_.importance_std.double().numpy()
+
+    def save(self, folder: str | Path, *, relevance: bool = True) -> Path:
+        """Save the fitted estimator into a folder as safetensors and JSON, without pickles; `load` reads it.
+
+        No rows of data are saved: where ``validation`` was rows, the loaded estimator has None there; its predictions
+        are the same.
+
+        Args:
+            folder: Folder to write, made where it is missing.
+            relevance: Save the relevance of the inputs too. The rows from which it is computed are not saved, so
+                without it the loaded estimator has none.
+
+        Returns:
+            The folder.
+
+        Raises:
+            ParameterError: If a parameter of the estimator cannot be written as JSON.
+        """
+        self._require_fitted()
+        measures = self.relevance_._asdict() if relevance else {}
+        names = getattr(self, "feature_names_in_", None)
+        parameters = {name: getattr(self, name) for name in signature(Perceptron).parameters}
+        content = {
+            "estimator": self.saved_as(),
+            "parameters": storage.plain_parameters(parameters),
+            "left_out": storage.left_out(parameters),
+            "seed": self._seed,
+            "network": self._network,
+            "n_features_in": self.n_features_in_,
+            "feature_names_in": None if names is None else names.tolist(),
+            "relevance": {name: part.tolist() for name, part in measures.items()},
+            **self._own_state(),
+        }
+        self.posterior_.save(folder)
+        return storage.write(Path(folder), content).parent
+
+    @classmethod
+    def load(cls, folder: str | Path, *, device: Any = None, classes: Sequence[type] = ()) -> Self:
+        """Load an estimator that `save` has written.
+
+        Args:
+            folder: Folder of the estimator.
+            device: Device of the computation; by default that of the saved estimator.
+            classes: Classes of priors and algorithms that are not r2d2net's own, where the estimator has any.
+
+        Returns:
+            The fitted estimator.
+
+        Raises:
+            CheckpointError: If the folder holds no estimator of this class and this version of r2d2net.
+        """
+        require_classes(classes)
+        content = storage.read(Path(folder), cls.saved_as())
+        try:
+            parameters = storage.parameters_from(content["parameters"], classes)
+            estimator = cls(**parameters if device is None else {**parameters, "device": device})
+            estimator._seed, estimator._network = content["seed"], content["network"]
+            estimator.n_features_in_ = content["n_features_in"]
+            if content["feature_names_in"] is not None:
+                estimator.feature_names_in_ = np.array(content["feature_names_in"], dtype=object)
+            measures = {name: torch.tensor(values) for name, values in content["relevance"].items()}
+            estimator._relevance, estimator._rows = Relevance(**measures) if measures else None, None
+            estimator._restore_own(content)
+            net = build(estimator._network, estimator._seed, estimator.device)
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            reason = f"{type(error).__name__}: {error}"
+            problem = f"holds no {cls.saved_as()} of this version of r2d2net: {reason}"
+            raise CheckpointError(problem, value=Path(folder)) from error
+        estimator.posterior_ = load(folder, net, classes=classes)
+        return estimator
+
+    @classmethod
+    def saved_as(cls) -> str:
+        """Name the class in a saved file.
+
+        Returns:
+            The name of the estimator that loads it.
+        """
+        return cls.__name__
+
+    def _require_fitted(self) -> None:
+        if not hasattr(self, "posterior_"):
+            from sklearn.exceptions import NotFittedError
+
+            raise NotFittedError(f"this {self.saved_as()} is not fitted: call fit before")
+
+    def _own_state(self) -> dict[str, Any]:
+        """Return the state that only the subclass has, as JSON."""
+        return {}
+
+    def _restore_own(self, content: dict[str, Any]) -> None:
+        """Restore the state that `_own_state` returned."""
+
+
+class LabelledPerceptron(Perceptron):
+    """A perceptron of classes, which is saved with their labels."""
+
+    classes_: np.ndarray
+
+    def _own_state(self) -> dict[str, Any]:
+        return {"classes": storage.plain_labels(self.classes_)}
+
+    def _restore_own(self, content: dict[str, Any]) -> None:
+        self.classes_ = storage.labels_from(content["classes"])
+
+
+def class_numbers(y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Number the classes of labels.
+
+    Args:
+        y: Labels, (rows,).
+
+    Returns:
+        The classes in ascending order and the number of each row's class.
+
+    Raises:
+        DataError: If there is one class only.
+    """
+    classes, codes = np.unique(y, return_inverse=True)
+    if len(classes) < 2:
+        problem = ("has one class, ", Value(classes.tolist()[0]))
+        raise DataError(problem, argument="y", fix="give rows of at least two classes")
+    return classes, codes.astype(np.int64)
+
+
+def numbers_of(labels: np.ndarray, classes: np.ndarray) -> np.ndarray:
+    """Convert the labels of validation rows to class numbers.
+
+    Args:
+        labels: Labels, (rows,).
+        classes: The classes of the training rows in ascending order.
+
+    Returns:
+        The number of each row's class.
+
+    Raises:
+        DataError: If a label is not among the classes.
+    """
+    unknown = ~np.isin(labels, classes)
+    if unknown.any():
+        problem = ("holds the label ", Value(labels[unknown].tolist()[0]), ", which ", Argument("y"), " does not")
+        raise DataError(problem, argument="validation", fix="leave it out")
+    return np.searchsorted(classes, labels)
+
+
+@contextmanager
+def in_parameters() -> Iterator[None]:
+    """Let errors name arguments as the estimators' parameters are called: ``random_state``, not ``seed``."""
+    try:
+        yield
+    except R2D2NetError as error:
+        error.rename(PARAMETERS)
+        raise
+
+
+def widths_of(hidden: Any) -> list[Any]:
+    """Convert the widths of the hidden layers to plain numbers; a single number is one layer."""
+    several = isinstance(hidden, (Sequence, np.ndarray)) and not isinstance(hidden, str)
+    require(several or isinstance(hidden, Integral), "hidden", hidden, "use widths, such as (50, 50)")
+    widths = hidden if several else (hidden,)
+    whole = all(isinstance(width, Integral) and not isinstance(width, bool) and int(width) >= 1 for width in widths)
+    require(whole, "hidden", hidden, "use whole numbers from 1")
+    return [int(width) for width in widths]
+
+
+def build(network: dict[str, Any], seed: int, device: Any) -> nn.Module:
+    """Build the plain network without changing torch's global generator."""
+    try:
+        place = torch.device("cpu" if device is None else device)
+    except RuntimeError as error:
+        raise ParameterError("is no device", argument="device", value=device, fix="use 'cpu' or 'cuda'") from error
+    with lent_generator(seed, torch.device("cpu")):
+        return mlp(**network).to(place, torch.float32)
