@@ -19,4 +19,4 @@ class SVGI(Variational):
     """Stochastic variational Gibbs inference; the arguments are those of `Variational`."""
 
     def build(self, model: BayesianModel[Any], *, n: int, steps: int) -> MeanField:
-        return MeanField(self, model, GibbsUpdate(self.compile), n=n, steps=steps)
+        return MeanField(self, model, GibbsUpdate(self.compile is True), n=n, steps=steps)
