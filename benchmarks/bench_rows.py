@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import platform
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from rich.console import Console
 from rich.table import Table
 
 
@@ -45,15 +47,23 @@ def cells(row: Row) -> list[str]:
 
 
 def table_of(rows: Sequence[Row]) -> Table:
-    """Lay rows of one section or several out for a terminal."""
-    table = Table("section", "of", "who", "figure", "ms", "limit")
-    above: tuple[str, str] | None = None
+    """Lay the rows of one section out for a terminal."""
+    table = Table("of", "who", "figure", "unit", "ms", "limit", title=rows[0].section if rows else None)
+    for column in table.columns[2], table.columns[4]:
+        column.justify = "right"
+    above = ""
     for row in rows:
-        begins = (row.section, row.what) != above
-        above = row.section, row.what
-        style = "red" if row.is_missed else ""
-        table.add_row(row.section if begins else "", row.what if begins else "", row.who, *cells(row), style=style)
+        figure, ms, limit = cells(row)
+        number, _, unit = figure.partition(" ")
+        shown = row.what if row.what != above else ""
+        table.add_row(shown, row.who, number, unit, ms, limit, style="red" if row.is_missed else "")
+        above = row.what
     return table
+
+
+def console() -> Console:
+    """Return a console that is wide enough for the tables, also in a pipe or a log."""
+    return Console() if sys.stdout.isatty() else Console(width=110)
 
 
 def missed(rows: Sequence[Row]) -> str:

@@ -23,11 +23,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from rich.console import Console
 from torch import Tensor, nn
 
 import r2d2net as rn
 from bench_rows import Row, machine, missed, table_of
+from bench_rows import console as wide_console
 from memory import OURS
 from peers import deep_ensemble, ivon
 from r2d2net.files import write_json
@@ -115,15 +115,18 @@ def main() -> int:
     parser.add_argument("--out", type=Path, default=Path("out/bench"), help="folder for the numbers")
     options = parser.parse_args()
     steady_memory()
-    console, rows = Console(), []
+    console, rows = wide_console(), []
     for number in [1] if options.quick else options.threads:
         torch.set_num_threads(number)
         label = "" if number == 1 else f", {number} threads"
         rounds, count = (7 if options.quick else 15), 8  # of 8 steps one sweeps the scales
-        found = list(steps(rounds, count, time.process_time if number == 1 else time.perf_counter))
-        found += sweeps(SIZES[: 2 if options.quick else 3]) if number == 1 else []
-        rows += [row._replace(what=row.what + label, limit=row.limit if number == 1 else None) for row in found]
-        console.print(table_of(rows[-len(found) :]))
+        clock = time.process_time if number == 1 else time.perf_counter
+        sections = [steps(rounds, count, clock)]
+        sections += [sweeps(SIZES[: 2 if options.quick else 3])] if number == 1 else []
+        for section in sections:
+            found = [row._replace(what=row.what + label, limit=row.limit if number == 1 else None) for row in section]
+            rows += found
+            console.print(table_of(found))
     facts = {"machine": machine(options.threads), "level": library.use_level(-1) if not library.problem() else None}
     options.out.mkdir(parents=True, exist_ok=True)
     path = options.out / "native-steps.json"

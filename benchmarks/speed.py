@@ -33,12 +33,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from rich.console import Console
 from torch import Tensor, nn
 
 import native_steps
 import r2d2net as rn
 from bench_rows import Row, cells, machine, missed, table_of
+from bench_rows import console as wide_console
 from memory import OURS, Peak, peak, start
 from peers import ENSEMBLE, PEERS, deep_ensemble
 from r2d2net.files import write_json
@@ -268,7 +268,7 @@ def main() -> int:
     if options.child:
         return child(*options.child)
 
-    console, quick = Console(), options.quick
+    console, quick = wide_console(), options.quick
     threads = [1] if quick else options.threads
     rows: list[Row] = []
     facts = {"machine": machine(threads), **provenance({"quick": quick, "peers": options.peers}, seed=0)}
