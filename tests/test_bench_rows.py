@@ -2,8 +2,9 @@
 
 import io
 
-from bench_rows import Row, missed, table_of
 from rich.console import Console
+
+from bench_rows import Row, missed, table_of
 
 ROWS = [
     Row("training step", "MLP", "plain", 1.0, "of plain", 0.0057),
