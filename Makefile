@@ -51,6 +51,7 @@ $(PEERS)/.installed: benchmarks/peers.txt $(STAMP)
 
 bench: setup $(PEERS)/.installed
 	PYTHONPATH=$(PEERS) $(BIN)/python benchmarks/speed.py --peers --out results/benchmarks
+	PYTHONPATH=$(PEERS) $(BIN)/python benchmarks/native_steps.py --out results/benchmarks
 	$(BIN)/python benchmarks/samplers.py
 	$(BIN)/python benchmarks/data_loading.py
 	$(BIN)/python benchmarks/table_reading.py

@@ -11,6 +11,7 @@ and name it in PYTHONPATH.
 from __future__ import annotations
 
 import copy
+import itertools
 import warnings
 from collections.abc import Callable
 from typing import NamedTuple
@@ -22,6 +23,7 @@ from torch.nn.functional import cross_entropy
 
 Step = Callable[[], object]
 LR = 1e-3
+ENSEMBLE = 8  # networks
 
 
 class Contestant(NamedTuple):
@@ -124,6 +126,35 @@ def posteriors(net: nn.Module, x: Tensor, y: Tensor, n: int) -> Contestant:
     return Contestant(step, forward)
 
 
+def ivon(net: nn.Module, x: Tensor, y: Tensor, n: int) -> Contestant:
+    import ivon as library
+
+    net = copy.deepcopy(net)
+    optimizer = library.IVON(net.parameters(), lr=0.1, ess=n)
+
+    def step() -> float:
+        with optimizer.sampled_params(train=True):
+            optimizer.zero_grad()
+            value = cross_entropy(net(x), y)
+            value.backward()
+        optimizer.step()
+        return value.item()
+
+    def forward(rows: Tensor) -> Tensor:
+        with optimizer.sampled_params():
+            return net(rows)
+
+    return Contestant(step, forward)
+
+
+def deep_ensemble(net: nn.Module, x: Tensor, y: Tensor, n: int) -> Contestant:
+    """Several plain networks: a step of each, and the outputs of one after the other."""
+    nets = [copy.deepcopy(net) for _ in range(ENSEMBLE)]
+    steps = [by_loss(one, lambda one=one: cross_entropy(one(x), y)) for one in nets]  # type: ignore[misc]
+    turn = itertools.cycle(nets)
+    return Contestant(lambda: [step() for step in steps], lambda rows: next(turn)(rows))
+
+
 def pyro(net: nn.Module, x: Tensor, y: Tensor, n: int) -> Contestant:
     import pyro as library
     from pyro import distributions, poutine
@@ -163,4 +194,5 @@ PEERS: dict[str, Callable[[nn.Module, Tensor, Tensor, int], Contestant]] = {
     "blitz": blitz,
     "posteriors": posteriors,
     "pyro": pyro,
+    "ivon": ivon,
 }

@@ -23,8 +23,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import platform
 import statistics
 import subprocess
 import sys
@@ -33,18 +31,21 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import starmap
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
-from rich.console import Console
 from torch import Tensor, nn
 
+import native_steps
 import process_time
 import r2d2net as rn
 import relevance_speed
+from bench_rows import Row, cells, machine, missed, table_of
+from bench_rows import console as wide_console
 from memory import OURS, Peak, peak, start
-from peers import PEERS
+from peers import ENSEMBLE, PEERS, deep_ensemble
 from r2d2net.files import write_json
+from r2d2net.native import library
 from r2d2net.network_inputs import no_units
 from r2d2net.paper.experiments.complexity import plain_training
 from r2d2net.posterior import Posterior
@@ -61,34 +62,14 @@ LIMITS = {  # largest ratios to plain training, one thread
     ("MLP", "R2D2 by SVGI, compiled"): 2.0,
     ("LeNet", "R2D2 by CAVI"): 1.15,
     ("LeNet", "R2D2 by SVGI"): 1.15,
+    **native_steps.LIMITS,
 }
 SWEEP_LIMITS = {"gibbs": 250, "gibbs, compiled": 100, "cavi": 60, "cavi, compiled": 20}  # ns a weight
 PREDICTION_LIMIT, MEMORY_LIMIT = 1.1, 12
 FLOATS = "floats a weight beyond the networks"
 FEW = 256  # rows that other libraries predict
+HURRY = "compiled steps, large layers, ResNets, memory, two threads, 10,000 rows (`make bench` has them)"
 ROUNDS = 7  # least number of rounds, of which the median counts
-
-
-class Row(NamedTuple):
-    """One measured figure.
-
-    Attributes:
-        section: Section of the benchmark.
-        what: Network or size.
-        who: Contestant.
-        value: The figure.
-        unit: Unit of the figure.
-        seconds: Absolute time, for information.
-        limit: Largest value allowed.
-    """
-
-    section: str
-    what: str
-    who: str
-    value: float
-    unit: str
-    seconds: float | None = None
-    limit: float | None = None
 
 
 def ratios(times: dict[str, list[float]], reference: str) -> Iterator[tuple[str, float, float]]:
@@ -114,8 +95,10 @@ def steps(rounds: int, count: int, *, compiled: bool, peers: bool) -> Iterator[R
         contestants["Gaussian by SVI"] = bayesian(
             rn.inference.SVI(), make(), rn.priors.Gaussian(), x, y, 0.5, rounds * count
         )
+        contestants |= native_steps.native(make, x, y, rounds * count)
         if peers:
             contestants |= {f"{peer}, Gaussian": build(make(), x, y, N).step for peer, build in PEERS.items()}
+            contestants[f"deep ensemble of {ENSEMBLE}"] = deep_ensemble(make(), x, y, N).step
         times = turns(contestants, rounds, count, time.perf_counter)
         for name, ratio, seconds in ratios(times, "plain"):
             yield Row("training step", net, name, ratio, "of plain", seconds, LIMITS.get((net, name)))
@@ -148,15 +131,17 @@ def prediction(rounds: int, rows: int, *, peers: bool = False) -> Iterator[Row]:
         if peers:
             for peer, build in PEERS.items():
                 contestants[f"{peer}, Gaussian"] = partial(draw_by_draw, build(make(), x, y, rows).forward, x)
+            members = deep_ensemble(make(), x, y, rows).forward
+            contestants[f"deep ensemble of {ENSEMBLE}"] = partial(draw_by_draw, members, x, ENSEMBLE)
         for who, ratio, seconds in ratios(turns(contestants, rounds, 1, time.perf_counter), "100 plain passes"):
             limit = PREDICTION_LIMIT if who == "R2D2 by SVGI" and rows == PREDICTED else None
             yield Row("prediction", f"{name}, {rows:,} rows", who, ratio, "of plain passes", seconds, limit)
 
 
-def draw_by_draw(forward: Callable[[Tensor], Tensor], x: Tensor) -> None:
-    """Predict with another library: an output at each of 100 draws."""
+def draw_by_draw(forward: Callable[[Tensor], Tensor], x: Tensor, draws: int = DRAWS) -> None:
+    """Predict with another library: an output at each of 100 draws, or of an ensemble's members."""
     with torch.inference_mode():
-        for _ in range(DRAWS):
+        for _ in range(draws):
             torch.softmax(forward(x), -1)
 
 
@@ -244,32 +229,9 @@ def resnets(threads: int) -> Iterator[Row]:
 # --- output
 
 
-def machine(threads: list[int]) -> dict[str, Any]:
-    """Describe the machine on which the times depend."""
-    model = next(
-        (line.partition(":")[2].strip() for line in _lines("/proc/cpuinfo") if line.startswith("model name")),
-        platform.processor(),
-    )
-    return {"processor": model, "cores": os.cpu_count(), "threads": threads, "system": platform.system()}
-
-
-def _lines(path: str) -> list[str]:
-    return Path(path).read_text().splitlines() if Path(path).exists() else []
-
-
 def as_table(rows: list[Row]) -> str:
     """Format rows as a Markdown table."""
-    lines = [
-        [
-            row.section,
-            row.what,
-            row.who,
-            f"{row.value:.3g} {row.unit}",
-            "" if row.seconds is None else f"{1e3 * row.seconds:.4g}",
-            "" if row.limit is None else f"{row.limit:g}" + (" (missed)" if row.value > row.limit else ""),
-        ]
-        for row in rows
-    ]
+    lines = [[row.section, row.what, row.who, *cells(row)] for row in rows]
     return pipe_table(["section", "of", "who", "figure", "ms", "limit"], lines)
 
 
@@ -309,7 +271,7 @@ def main() -> int:
     if options.child:
         return child(*options.child)
 
-    console, quick = Console(), options.quick
+    console, quick = wide_console(), options.quick
     threads = [1] if quick else options.threads
     rows: list[Row] = []
     facts = {"machine": machine(threads), **provenance({"quick": quick, "peers": options.peers}, seed=0)}
@@ -328,16 +290,18 @@ def main() -> int:
             *([] if quick or number > 1 else [starmap(Row, process_time.rows()), starmap(Row, relevance_speed.rows())]),
         ]
         for section in sections:
-            for row in section:
-                rows.append(row._replace(what=row.what + label, limit=row.limit if number == 1 else None))
-                console.print(*rows[-1])
+            found = [row._replace(what=row.what + label, limit=row.limit if number == 1 else None) for row in section]
+            rows += found
+            console.print(table_of(found))
     options.out.mkdir(parents=True, exist_ok=True)
     (options.out / "speed.md").write_text(as_table(rows))
     draw(rows, options.out / "speed.png")
     write_json(options.out / "speed.json", {"rows": [row._asdict() for row in rows], **facts})
-    missed = [row for row in rows if row.limit is not None and row.value > row.limit]
-    for row in missed:
-        console.print(f"missed: {row.section}, {row.what}, {row.who}: {row.value:.3g} {row.unit}, limit {row.limit:g}")
+    if library.problem() is not None:
+        console.print(f"not measured: the native kernels, of which the library {library.problem()}; {library.BUILD}")
+    if quick:
+        console.print(f"not measured in a hurry: {HURRY}")
+    console.print(missed(rows))
     return 0
 
 

@@ -321,8 +321,29 @@ def test_what_is_said_of_speed_is_what_its_file_says() -> None:
     readme = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
     other = "torchbnn, Gaussian"
     assert f"costs {step('LeNet', ours)} of plain training on LeNet and {step('MLP', ours)} on an MLP" in readme
-    assert f"(compiled {step('MLP', ours + ', compiled')})" in readme
+    assert f"(compiled {step('MLP', ours + ', compiled')}, with" in readme
     assert f"torchbnn, costs {step('LeNet', other)} and {step('MLP', other)}" in readme
+
+
+def test_what_is_said_of_native_kernels_is_what_their_file_says() -> None:
+    rows = json.loads((ROOT / "results" / "benchmarks" / "native-steps.json").read_text(encoding="utf-8"))["rows"]
+    assert not [row for row in rows if row["limit"] is not None and row["value"] > row["limit"]]
+    figure = {(row["section"], row["what"], row["who"]): row["value"] for row in rows}
+    page = (ROOT / "docs" / "speed.md").read_text(encoding="utf-8")
+    for section, title, form in (("training step", "step of", ".2f"), ("sweep", "layer of", ".3g")):
+        (found,) = re.findall(rf"^\| {title} \| (.*) \|\n\|-.*\n((?:\|.*\n)+)", page, flags=re.MULTILINE)
+        heads, lines = found[0].split(" | "), found[1].splitlines()
+        for line in lines:
+            first, *cells = [cell.strip() for cell in line.strip("|").split("|")]
+            pairs = [(head, first) if section == "training step" else (first, head) for head in heads]
+            assert cells == [f"{figure[section, what, who]:{form}}" for what, who in pairs]
+        assert len(lines) == (7 if section == "training step" else 3)
+    readme = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
+    native = figure["training step", "MLP", "R2D2 by SVGI, native"]
+    assert f"with [native kernels](docs/speed.md#native-kernels) {native:.2f})" in readme
+    of_ivon = [figure["training step", net, "ivon, Gaussian"] for net in ("LeNet", "MLP")]
+    assert "the optimiser IVON {:.2f} and {:.2f}".format(*of_ivon) in readme
+    assert native < of_ivon[1] < figure["training step", "MLP", "R2D2 by SVGI"]  # what docs/speed.md says in words
 
 
 def test_the_table_of_linear_paths_is_that_of_the_results() -> None:

@@ -8,6 +8,7 @@ second where another installation of torch takes minutes; `R2D2NET_CLEAN=pip` (`
 import csv
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -45,7 +46,12 @@ before = posterior.predict(x, draws=5, seed=1).mean
 after = rn.load("run", net()).predict(x, draws=5, seed=1).mean
 assert before.shape == (64, 1) and before.isfinite().all()
 assert torch.equal(before, after)
+if NATIVE:
+    large = rn.BayesianModel(net(), rn.priors.R2D2())
+    natively = rn.fit(large, (x, y), rn.inference.SVGI(compile="native"), epochs=3, verbose=False)
+    assert natively.predict(x, draws=5).mean.isfinite().all()
 """
+KERNELS = "r2d2net/native/kernels.so"  # where there is a compiler
 
 
 @pytest.fixture(scope="module")
@@ -128,8 +134,37 @@ def test_the_wheel_has_every_file_of_the_package_and_nothing_else(wheel: Path) -
     files = {p.relative_to(ROOT / "src").as_posix() for p in (ROOT / "src" / "r2d2net").rglob("*") if p.is_file()}
     with zipfile.ZipFile(wheel) as archive:
         packed = {name for name in archive.namelist() if ".dist-info/" not in name}
-    assert packed == {name for name in files if "__pycache__" not in name}
-    assert "r2d2net/py.typed" in packed
+    assert packed - {KERNELS} == {name for name in files if "__pycache__" not in name} - {KERNELS}
+    assert {"r2d2net/py.typed", "r2d2net/native/kernels.c"} <= packed
+    assert wheel.name.endswith("-py3-none-any.whl") == (KERNELS not in packed)
+
+
+@pytest.mark.skipif(shutil.which("cc") is None, reason="there is no compiler")
+def test_the_wheel_has_the_kernels_where_there_is_a_compiler(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        assert KERNELS in archive.namelist()
+
+
+def test_a_wheel_is_complete_without_a_compiler(sdist: Path, wheel: Path, tmp_path: Path) -> None:
+    with tarfile.open(sdist) as archive:
+        archive.extractall(tmp_path, filter="data")
+    (source,) = tmp_path.iterdir()
+    command = [
+        sys.executable,
+        "-m",
+        "build",
+        "--no-isolation",
+        "--wheel",
+        "--outdir",
+        str(tmp_path / "made"),
+        str(source),
+    ]
+    subprocess.run(command, check=True, env={**os.environ, "CC": "no-such-compiler"}, capture_output=True)
+    (made,) = (tmp_path / "made").iterdir()
+    assert made.name.endswith("-py3-none-any.whl")
+    with zipfile.ZipFile(made) as bare, zipfile.ZipFile(wheel) as full:
+        names, all_names = ({name for name in a.namelist() if ".dist-info/" not in name} for a in (bare, full))
+    assert names == all_names - {KERNELS}
 
 
 def test_the_environment_is_clean(environment: Path, tmp_path: Path) -> None:
@@ -143,8 +178,10 @@ def test_the_command_gives_its_version_and_help(environment: Path, tmp_path: Pat
     assert all(command in text for command in ("fit", "predict", "evaluate", "inspect", "reproduce", "report"))
 
 
-def test_python_fits_saves_loads_and_predicts(environment: Path, tmp_path: Path) -> None:
-    run(environment / "python", "-I", "-c", FIT, cwd=tmp_path)
+def test_python_fits_saves_loads_and_predicts(environment: Path, wheel: Path, tmp_path: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        native = KERNELS in archive.namelist()
+    run(environment / "python", "-I", "-c", f"NATIVE = {native}\n{FIT}", cwd=tmp_path)
 
 
 def test_the_command_line_fits_predicts_and_writes_its_page(environment: Path, tmp_path: Path) -> None:

@@ -101,11 +101,6 @@ def test_weights_without_a_number_are_one_line():
         prior.gibbs(torch.tensor([1.0, float("nan")]), scales)
 
 
-def test_compile_is_true_or_false():
-    with pytest.raises(ParameterError, match=r"^compile='yes' is out of range: use True or False$"):
-        rn.inference.SVGI(compile="yes")
-
-
 @pytest.mark.slow
 def test_without_a_compiler_it_is_one_line(monkeypatch, tmp_path):
     monkeypatch.setattr("torch._inductor.config.cpp.cxx", (None, "no-such-compiler"))

@@ -322,6 +322,17 @@ class Method(ABC):
             ParameterError: If the algorithm cannot work with it.
         """
 
+    def settled(self, model: BayesianModel[Any]) -> Self:
+        """Return the settings with every choice made that depends on the machine; a run is recorded by them.
+
+        Args:
+            model: The model.
+
+        Returns:
+            Settings that name what will run.
+        """
+        return self
+
     @abstractmethod
     def build(self, model: BayesianModel[Any], *, n: int, steps: int) -> Trainer[Any]:
         """Bind the algorithm to a model and the size of its data.

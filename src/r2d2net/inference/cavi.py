@@ -21,4 +21,4 @@ class CAVI(Variational):
         require(self.variance == "free", "variance", self.variance, fix)
 
     def build(self, model: BayesianModel[Any], *, n: int, steps: int) -> MeanField:
-        return MeanField(self, model, CoordinateUpdate(self.compile), n=n, steps=steps)
+        return MeanField(self, model, CoordinateUpdate(self.compile is True), n=n, steps=steps)

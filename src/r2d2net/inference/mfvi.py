@@ -33,4 +33,4 @@ class MFVI(Variational):
 
     def build(self, model: BayesianModel[Any], *, n: int, steps: int) -> MeanField:
         require_priors(model, lambda prior: not prior.has_scales, "MFVI", "it has scales to learn")
-        return MeanField(self, model, CoordinateUpdate(self.compile), n=n, steps=steps)
+        return MeanField(self, model, CoordinateUpdate(self.compile is True), n=n, steps=steps)

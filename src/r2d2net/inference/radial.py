@@ -53,9 +53,12 @@ class Radial(Variational):
         fix = "radial noise is drawn for weights: use 'weights'"
         require(self.estimator == "weights", "estimator", self.estimator, fix)
 
+    @property
+    def family(self) -> Family:
+        return Family(LOG, RadialNoise())
+
     def build(self, model: BayesianModel[Any], *, n: int, steps: int) -> MeanField:
-        family = Family(LOG, RadialNoise())
-        return MeanField(self, model, CoordinateUpdate(self.compile), family, RHO_SHARE, n=n, steps=steps)
+        return MeanField(self, model, CoordinateUpdate(self.compile is True), RHO_SHARE, n=n, steps=steps)
 
 
 class RadialNoise:

@@ -57,7 +57,7 @@ class SVGI(Variational):
         return SHARE_OF_SWEEP if self.variance == "free" and averages(model, n) else 1.0
 
     def build(self, model: BayesianModel[Any], *, n: int, steps: int) -> MeanField:
-        update = GibbsUpdate(self.compile, averaging=self.averaging_of(model, n))
+        update = GibbsUpdate(self.compile is True, averaging=self.averaging_of(model, n))
         return MeanField(self, model, update, n=n, steps=steps)
 
 

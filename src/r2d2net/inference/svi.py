@@ -35,8 +35,12 @@ class SVI(Variational):
         super().__post_init__()
         require(self.variance == "free", "variance", self.variance, "plain variational inference needs 'free'")
 
+    @property
+    def family(self) -> Family:
+        return Family(LOG)
+
     def build(self, model: BayesianModel[Any], *, n: int, steps: int) -> MeanField:
-        return MeanField(self, model, CoordinateUpdate(self.compile), Family(LOG), RHO_SHARE, n=n, steps=steps)
+        return MeanField(self, model, CoordinateUpdate(self.compile is True), RHO_SHARE, n=n, steps=steps)
 
 
 def _log_start(scale: Tensor, precision: Tensor) -> Tensor:

@@ -22,8 +22,8 @@ are refreshed and with them c.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from dataclasses import dataclass, replace
+from typing import Any, Literal, NamedTuple, Self
 
 import torch
 from torch import Tensor
@@ -31,7 +31,7 @@ from torch import Tensor
 from r2d2net.cache_blocks import Whole, fused
 from r2d2net.errors import require, require_whole
 from r2d2net.inference.adam import Step, no_moments
-from r2d2net.inference.base import Batch, Info, Trainer
+from r2d2net.inference.base import Batch, DrawSource, Info, Trainer
 from r2d2net.inference.descent import (
     Descent,
     Training,
@@ -54,9 +54,10 @@ from r2d2net.inference.mean_field_family import (
     in_log_scale,
     update_by_numbers,
 )
+from r2d2net.inference.native_step import NativeScales, NativeStep, native_problem
 from r2d2net.inference.scale_updates import START_SWEEPS, Known, ScaleSweeps, ScaleUpdate, off_zero
 from r2d2net.likelihoods.base import Noise, Unit
-from r2d2net.model import BayesianModel
+from r2d2net.model import BayesianModel, Tensors
 
 WARM_UP = 0.6  # share of the steps
 LARGE = 1 << 20  # weights, from which deviations are computed twice in a step and not kept: a float a weight less
@@ -102,8 +103,11 @@ class Variational(Training):
             Without it a network of few rows is shrunk to a constant before the likelihood is heard, and stays there:
             see `results/benchmarks/few-rows.json`.
         draws: Weight draws averaged in each step.
-        compile: Fuse a step's update and the sweeps by torch.compile. The first step then waits for a compiler, which
-            the machine must have; a long run of a large network is the quicker for it.
+        compile: True fuses a step's update and the sweeps by torch.compile. The first step then waits for a compiler,
+            which the machine must have; a long run of a large network is the quicker for it. "native" takes kernels
+            that are compiled when the package is installed (see `native_step`), with random numbers of their own: for
+            float32 networks on the CPU, SVGI, CAVI and MFVI. "auto" takes them where they are built and suit the
+            network, so that numbers may depend on the machine; `posterior.settings` then says "native" or False.
         estimator: "local" draws the activations of Linear and Conv layers that a pass calls once, "weights" the
             weights; the former costs up to twice as much a step and its gradients have less noise. None decides:
             "local" where all Bayesian weights are of linear layers and no more than 100,000.
@@ -114,7 +118,7 @@ class Variational(Training):
     initial_scale: float = 0.1
     warm_up: float | None = None
     draws: int = 1
-    compile: bool = False
+    compile: bool | Literal["native", "auto"] = False
     estimator: Literal["weights", "local"] | None = None
 
     def __post_init__(self) -> None:
@@ -122,12 +126,28 @@ class Variational(Training):
         require_positive("lr_rho", self.lr_rho, optional=True)
         require_positive("initial_scale", self.initial_scale)
         require_whole("draws", self.draws)
-        require(isinstance(self.compile, bool), "compile", self.compile, "use True or False")
+        known = isinstance(self.compile, bool) or self.compile in ("native", "auto")
+        require(known, "compile", self.compile, "use True, False, 'native' or 'auto'")
         require_one_of("variance", self.variance, ("free", "scaled"))
         if self.estimator is not None:
             require_one_of("estimator", self.estimator, ("weights", "local"))
         if self.warm_up is not None:
             require(0 <= self.warm_up <= 1, "warm_up", self.warm_up, "use a share between 0 and 1")
+
+    @property
+    def family(self) -> Family:
+        """The family of q(w): normal, with the deviations that the settings name."""
+        return Family({"free": FREE, "scaled": SCALED}[self.variance])
+
+    def settled(self, model: BayesianModel[Any]) -> Self:
+        if self.compile != "auto":
+            return self
+        return replace(self, compile="native" if native_problem(model, self.family) is None else False)
+
+    def read(self, saved: Tensors, model: BayesianModel[Any], *, n: int, steps: int) -> DrawSource[Any]:
+        # a finished run needs no kernels, which the machine that reads it may not have
+        read = replace(self, compile=False) if isinstance(self.compile, str) else self
+        return super(Variational, read).read(saved, model, n=n, steps=steps)
 
 
 class MeanField(Trainer[VariationalState]):
@@ -137,7 +157,6 @@ class MeanField(Trainer[VariationalState]):
         settings: The algorithm's settings.
         model: The model.
         update: How the scales of the priors are refreshed.
-        family: The family of q(w); by default normal, with the deviations that the settings name.
         rho_share: Step size of rho as a share of that of the means, where the user gives no ``lr_rho``.
         n: Number of training rows.
         steps: Number of steps of the whole run.
@@ -148,17 +167,18 @@ class MeanField(Trainer[VariationalState]):
         settings: Variational,
         model: BayesianModel[Any],
         update: ScaleUpdate,
-        family: Family | None = None,
         rho_share: float = RHO_SHARE,
         *,
         n: int,
         steps: int,
     ) -> None:
+        settings = settings.settled(model)
         self.settings, self.model, self.rho_share = settings, model, rho_share
         self.descent = Descent(settings, model, n=n, steps=steps)
-        self.scales = ScaleSweeps(model, update)
-        self.family = Family({"free": FREE, "scaled": SCALED}[settings.variance]) if family is None else family
-        self.blocks = Whole(self.descent.step_unit()) if settings.compile else self.descent.blocks
+        self.family = settings.family
+        self.native = NativeStep(model, self.family) if settings.compile == "native" else None
+        self.scales = ScaleSweeps(model, update if self.native is None else NativeScales(update))
+        self.blocks = Whole(self.descent.step_unit()) if settings.compile is True else self.descent.blocks
         local = is_cheap_for(model) if settings.estimator is None else settings.estimator == "local"
         self.local = LocalReparametrization(model) if local else None
         self.warm_up = WARM_UP if settings.warm_up is None else settings.warm_up
@@ -214,11 +234,19 @@ class MeanField(Trainer[VariationalState]):
         elif update.needs_draw:
             known = Known(self.draw(state, generator)[0] if drawn is None else drawn)
         else:
-            known = Known(state.mean, self.family.second_moment(state, self.blocks))
+            known = Known(state.mean, self.second_moment(state))
         self.scales.refresh(state.scales, state.precision, known, generator)
+
+    def second_moment(self, state: VariationalState) -> Tensor:
+        """Return E w^2 under q."""
+        if self.native is not None:
+            return self.native.second_moment(state)
+        return self.family.second_moment(state, self.blocks)
 
     def draw(self, state: VariationalState, generator: torch.Generator) -> tuple[Tensor, Tensor | None]:
         """Draw all weights; return them with their deviations, or None for these in very large networks."""
+        if self.native is not None:
+            return self.native.draw(state, generator), None
         cut, weights = self.blocks, self.family.noise.draw(self.model, generator)
         scale = torch.empty_like(weights) if self.model.size <= LARGE else None
         rooms = map(torch.empty_like, cut.of(weights)) if scale is None else cut.of(scale)
@@ -258,6 +286,13 @@ class MeanField(Trainer[VariationalState]):
         if settings.clip is not None:
             clip_gradients([*gradients.mean, *gradients.rho, gradients.fixed], settings.clip)
         moments = state.moments
+        if self.native is not None:
+            rates = t, lr, self.rho_rate(lr)
+            self.native.update(
+                state, self.blocks, (gradients.mean, gradients.rho), rates, beta, at_draw=self._defers(drawn)
+            )
+            self.descent.step_fixed(state.fixed, gradients.fixed, moments["fixed"], t, lr)
+            return drawn if keep else None, noise, gradients.nll
         scales = self.family.deviations(state, self.blocks) if scale is None else self.blocks.of(scale)
         vectors = state.mean, state.rho, state.precision, *moments["mean"], *moments["rho"]
         lists = scales, *map(self.blocks.of, vectors), gradients.mean, gradients.rho, self.blocks.units
@@ -299,9 +334,16 @@ class MeanField(Trainer[VariationalState]):
         else:
             output, loss, (g_mean, g_fixed) = self._backward(state, (drawn,), x, y, generator)
             in_mean = cut.gathered(g_mean)
+            if self._defers(drawn):
+                return output, Gradients(in_mean, cut.of(drawn), flat(g_fixed, loss), loss)
             rooms = [None] * len(in_mean) if keep else cut.of(drawn)
             in_log = map(self.compiled(in_log_scale), cut.of(drawn), cut.of(state.mean), in_mean, rooms)
         return output, Gradients(in_mean, in_log, flat(g_fixed, loss), loss)
+
+    def _defers(self, drawn: Tensor | None) -> bool:
+        """Whether the native update makes the gradient in log s of the draw itself: that of one draw, not clipped."""
+        one = self.settings.draws == 1 and self.settings.clip is None
+        return self.native is not None and drawn is not None and one
 
     @torch.enable_grad()
     def _backward(
@@ -326,7 +368,7 @@ class MeanField(Trainer[VariationalState]):
 
     def compiled(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """Return the function, compiled if the settings say so."""
-        return fused(function) if self.settings.compile else function
+        return fused(function) if self.settings.compile is True else function
 
     def rho_rate(self, lr: float) -> float:
         """Return the step size of rho, given ``lr``, that of the means."""

@@ -269,7 +269,9 @@ class Request:
 
     def plans(self, prepared: Prepared) -> list[Plan]:
         """Return the runs: one, or one for each candidate and restart, or one for each member or chain."""
-        method, models = self.method, self.models()
+        models = self.models()
+        methods = {name: self.method.settled(model) for name, model in models.items()}
+        method = self.method
         compared = len(models) * self.restarts > 1
         assert self.epochs is not None
         common = {
@@ -290,6 +292,7 @@ class Request:
 
         def plan(candidate: str, restart: int) -> Plan:
             several = {"prior": self.prior, "restarts": int(self.restarts), "candidate": candidate, "restart": restart}
+            method = methods[candidate]
             own = {"algorithm": describe(method), "model": describe_model(models[candidate])}
             settings = {**several, **own, **common}  # a resumed run that differs names the first that does
             every = self.checkpoint_every
