@@ -78,9 +78,11 @@ def adam_step(vector: Tensor, gradient: Tensor, moments: Moments, step: Step, *,
 
 
 @lru_cache(maxsize=4)
-@torch.inference_mode(False)
 def _clock(t: float, device: torch.device) -> Tensor:
     """Return t as a tensor, which the kernel reads; all blocks of a step share it."""
+    if torch.is_inference_mode_enabled():
+        with torch.inference_mode(False):
+            return torch.full((), t, dtype=torch.float32, device=device)
     return torch.full((), t, dtype=torch.float32, device=device)
 
 

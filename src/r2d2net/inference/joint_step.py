@@ -125,7 +125,7 @@ class JointStep:
         if local:
             variance = scale.square()
             room = self._room(2 * len(mean))
-            means, variances = room.parameters.split(len(mean))
+            means, variances = room.parameters.chunk(2)
             self._fill(means, mean, state.fixed)
             self._fill(variances, variance, None)
             output, tapes = self.layers.drawn(room, x, generators)
@@ -137,7 +137,7 @@ class JointStep:
         loss = loss_of(self.model.likelihood, output, y, noise, sizes.noise_rate)
         g_mean, g_fixed = self._parts(self.layers.gradients(room, tapes, loss.gradient))
         if drawn is None:
-            g_mean, g_rho = g_mean.split(len(mean))
+            g_mean, g_rho = g_mean.chunk(2)
             g_rho.mul_(variance)
         else:
             g_rho = torch.sub(drawn, mean).mul_(g_mean)

@@ -107,6 +107,7 @@ class LayeredPass:
 
     def __init__(self, layers: Sequence[Layer]) -> None:
         self.layers = tuple(layers)
+        self.widest = max(max(layer.inputs, layer.outputs) for layer in layers)
         places = [place for layer in layers for place in (layer.weight, layer.bias)]
         starts = [math.inf if place is None else place.start for place in places]
         # of the gradients, which come as weight, bias, weight, ...: their order in the vector
@@ -190,11 +191,11 @@ class LayeredPass:
         Returns:
             The outputs, (networks, rows, outputs), and what `gradients` needs.
         """
-        tapes, h, networks = [], x, len(x)
+        tapes, h = [], x
         for layer, weight, bias in zip(self.layers, room.transposed, room.biases, strict=True):
             inputs = torch.cat((h, h.square()))
             product = torch.bmm(inputs, weight) if bias is None else torch.baddbmm(bias, inputs, weight)
-            mean, variance = product.split(networks)
+            mean, variance = product.chunk(2)
             ratio = torch.threshold(variance, LEAST_VARIANCE, math.inf).rsqrt_()
             ratio.mul_(standard_normal(ratio, generators))
             values = _through(layer, mean.addcmul_(variance, ratio))
@@ -227,7 +228,7 @@ class LayeredPass:
             if number:
                 g = torch.bmm(both, room.weights[number])
                 if tape.ratio is not None:  # in h and in h^2, twice over
-                    in_mean, in_square = g.split(networks)
+                    in_mean, in_square = g.chunk(2)
                     g = in_mean.addcmul_(tape.inputs[:networks], in_square)
         parts.reverse()  # weight, bias, weight, ... in the order of the layers
         return torch.cat([part for k in self.order if (part := parts[k]) is not None], 1)

@@ -115,6 +115,9 @@ class Point(Trainer[PointState]):
         self.descent.step_fixed(state.fixed, g_fixed, state.moments["fixed"], t, lr)
         return self._swept(state._replace(noise=noise), generator, t), Info(nll, lr, temperature)
 
+    def draws_globally(self, batch: Batch) -> bool:
+        return self.joint is None or not self.joint.takes(batch[0])
+
     def sizes(self, t: int, rows: int) -> Sizes:
         """Return the sizes of step t, of a batch of so many rows."""
         lr, beta = self.descent.learning_rate(t), self.settings.temperature / self.descent.n

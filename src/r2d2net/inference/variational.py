@@ -287,6 +287,9 @@ class MeanField(Trainer[VariationalState]):
         noise = {name: tensor.squeeze(0) for name, tensor in noise.items()}
         return None if drawn is None else drawn.squeeze(0), noise, nll.squeeze(0)
 
+    def draws_globally(self, batch: Batch) -> bool:
+        return self.joint is None or not self.joint.takes(batch[0])
+
     def sizes(self, t: int, rows: int) -> Sizes:
         """Return the sizes of step t, of a batch of so many rows."""
         lr, beta = self.descent.learning_rate(t), self.temperature(t) / self.descent.n

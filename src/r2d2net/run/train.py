@@ -28,6 +28,7 @@ from r2d2net.posterior import INTERRUPTED, Posterior
 from r2d2net.prediction import Prediction, Regression
 from r2d2net.run.batches import mix
 from r2d2net.run.calibration import noise_factor
+from r2d2net.run.epoch_score import ValidationRows
 from r2d2net.run.global_generator import lent_generator
 from r2d2net.run.health import look_at
 from r2d2net.run.prepare import Prepared
@@ -35,7 +36,8 @@ from r2d2net.run.progress import progress
 from r2d2net.run.resume import finished, restore, store
 
 EPOCH_DRAWS = 20  # weight draws of an epoch's validation score
-LOOK_STEPS = 50  # between two looks at the KL, which costs more than a step, where epochs are short
+LOOK_STEPS = 150  # between two looks at the KL, which costs more than a step, where epochs are short
+FEW_NUMBERS = 1 << 18  # of a state that is looked at as one vector
 FINAL_DRAWS = 100  # of the score by which runs are compared
 ADVICE = "use a smaller lr, clip=1.0, or check the data's scale"  # after divergence
 RUN_AWAY = (Argument("algorithm", "svgi"), " is safer, or use more epochs or a smaller lr")
@@ -150,7 +152,10 @@ def validation_score(source: DrawSource[Any], prepared: Prepared, draws: int, sc
         score: "nll", the negative log predictive density of a row in the user's units, or "auroc", one minus the area
             under the ROC curve of each class against the rest, averaged.
     """
-    predicted, target = _predict_validation(source, prepared, draws)
+    return _score(*_predict_validation(source, prepared, draws), score)
+
+
+def _score(predicted: Prediction, target: torch.Tensor, score: str) -> float:
     if score == "auroc":
         return 1 - macro_auroc(target.reshape(-1).long(), predicted.mean)
     return -float(predicted.log_prob(target).mean())
@@ -186,6 +191,7 @@ def _loop(
     settings, every, trainer = plan.settings, plan.checkpoint_every, plan.trainer
     epochs, patience, device = settings["epochs"], settings["patience"], plan.model.device
     batches = plan.prepared.batches.with_seed(plan.seed)
+    held_out = None if plan.prepared.validation is None else ValidationRows(trainer.model, plan.prepared)
     last = time.monotonic()
 
     def store_if_due(at_end: bool) -> None:
@@ -204,7 +210,10 @@ def _loop(
                 break
             info: Info | None = None
             for batch in batches.epoch(run.epoch, run.batch):
-                with lent_generator(mix(plan.seed, -3 - int(run.state.step)), device):
+                if trainer.draws_globally(batch):
+                    with lent_generator(mix(plan.seed, -3 - int(run.state.step)), device):
+                        run.state, info = trainer.step(run.state, batch, generator)
+                else:
                     run.state, info = trainer.step(run.state, batch, generator)
                 run.batch += 1
                 nll = float(info.nll)
@@ -217,7 +226,7 @@ def _loop(
             _require_held(run, plan)
             looks = (run.epoch + 1) % math.ceil(LOOK_STEPS / settings["batches"]) == 0 or run.epoch + 1 == epochs
             keeps_best, score = patience is not None, settings["score"]
-            _close_epoch(run, trainer, plan.prepared, info, looks=looks, keeps_best=keeps_best, score=score)
+            _close_epoch(run, trainer, plan.prepared, held_out, info, looks=looks, keeps_best=keeps_best, score=score)
             report(run.history[-1])
             store_if_due(at_end=True)
 
@@ -226,6 +235,7 @@ def _close_epoch(
     run: Progressing,
     trainer: Trainer[Any],
     prepared: Prepared,
+    held_out: ValidationRows | None,
     info: Info | None,
     *,
     looks: bool,
@@ -242,8 +252,9 @@ def _close_epoch(
     if variance is not None:
         entry["noise"] = float((variance.sqrt() * prepared.units.y.scale).mean())
     entry.update(trainer.measures(run.state))
-    if prepared.validation is not None:
-        entry["validation"] = validation_score(trainer.source(run.state), prepared, EPOCH_DRAWS, score)
+    if held_out is not None:
+        predicted = held_out.predict(trainer.source(run.state), EPOCH_DRAWS)
+        entry["validation"] = _score(predicted, held_out.target, score)
         if keeps_best and entry["validation"] < run.best_score:
             run.best_score, run.best_epoch = entry["validation"], run.epoch
             run.best = unflatten(run.state, {k: v.clone() for k, v in flatten(run.state).items()})
@@ -262,13 +273,19 @@ def _require_held(run: Progressing, plan: Plan) -> None:
 
 def _require_finite(run: Progressing, trainer: Trainer[Any], nll: float = 0.0) -> None:
     """Raise a `DivergenceError` if the state is not finite, before it can replace a good checkpoint."""
+    # draws were looked at as they came
+    looked_at = {
+        name: tensor
+        for name, tensor in flatten(run.state).items()
+        if tensor.is_floating_point() and not name.startswith("kept/")
+    }
+    if math.isfinite(nll) and _are_small_and_finite(list(looked_at.values())):
+        return
     bad = {
         name
-        for name, tensor in flatten(run.state).items()
-        # a network's own buffers may hold infinities, such as attention masks; draws were looked at as they came
-        if tensor.is_floating_point()
-        and not name.startswith("kept/")
-        and not bool((~tensor.isnan() if name.startswith("buffers/") else tensor.isfinite()).all())
+        for name, tensor in looked_at.items()
+        # a network's own buffers may hold infinities, such as attention masks
+        if not bool((~tensor.isnan() if name.startswith("buffers/") else tensor.isfinite()).all())
     }
     if math.isfinite(nll) and not bad:
         return
@@ -280,3 +297,10 @@ def _require_finite(run: Progressing, trainer: Trainer[Any], nll: float = 0.0) -
     if bad and not names:
         where = f"{min(bad)} of the algorithm's state is not finite"
     raise DivergenceError(f"{what} at step {int(run.state.step)}: {where}", fix=ADVICE)
+
+
+def _are_small_and_finite(tensors: list[torch.Tensor]) -> bool:
+    """Return whether tensors are few numbers, looked at in one operation, and all finite."""
+    if sum(tensor.numel() for tensor in tensors) > FEW_NUMBERS:
+        return False
+    return bool(torch.isfinite(torch.cat([tensor.reshape(-1) for tensor in tensors])).all())
