@@ -195,14 +195,17 @@ def refresh_jointly(update: ScaleUpdate, networks: Sequence[Sweep]) -> None:
 
     Args:
         update: How the scales are refreshed.
-        networks: The networks, of one architecture.
+        networks: The networks, of one architecture; a parameter has scales to learn in all of them or in none.
     """
     runs: list[list[int]] = []  # slots with scales to learn; those next to each other with the same priors form a run
     for index, slot in enumerate(networks[0].model.bayesian):
         assert slot.prior is not None
         if slot.prior.known_deviation is not None:
             for network in networks:
-                slot.of(network.precision).fill_(slot.prior.known_deviation**-2)
+                own = network.model.bayesian[index].prior
+                assert own is not None
+                assert own.known_deviation is not None
+                slot.of(network.precision).fill_(own.known_deviation**-2)
         elif runs and all(net.model.bayesian[index].prior is net.model.bayesian[runs[-1][0]].prior for net in networks):
             runs[-1].append(index)
         else:
