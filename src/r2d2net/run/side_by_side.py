@@ -27,9 +27,9 @@ from r2d2net.inference.members import Members, are_alike, members_of
 from r2d2net.posterior import INTERRUPTED, Posterior
 from r2d2net.run import train as single
 from r2d2net.run.batches import TensorBatches, permutation
-from r2d2net.run.epoch_score import ValidationRows
 from r2d2net.run.resume import finished, require_same
 from r2d2net.run.train import Plan, Progressing
+from r2d2net.run.validation_rows import ValidationRows
 from r2d2net.specification import reading
 
 MOST = 8  # runs of a group: their states and activations stay in a cache

@@ -28,12 +28,12 @@ from r2d2net.posterior import INTERRUPTED, Posterior
 from r2d2net.prediction import Prediction, Regression
 from r2d2net.run.batches import mix
 from r2d2net.run.calibration import noise_factor
-from r2d2net.run.epoch_score import ValidationRows
 from r2d2net.run.global_generator import lent_generator
 from r2d2net.run.health import look_at
 from r2d2net.run.prepare import Prepared
 from r2d2net.run.progress import progress
 from r2d2net.run.resume import finished, restore, store
+from r2d2net.run.validation_rows import ValidationRows
 
 EPOCH_DRAWS = 20  # weight draws of an epoch's validation score
 LOOK_STEPS = 150  # between two looks at the KL, which costs more than a step, where epochs are short
@@ -194,10 +194,8 @@ def with_noise_of_validation(source: DrawSource[Any], prepared: Prepared) -> Dra
 
 
 def _predict_validation(source: DrawSource[Any], prepared: Prepared, draws: int) -> tuple[Prediction, torch.Tensor]:
-    assert prepared.validation is not None
-    x, y = prepared.validation
-    posterior: Posterior[Any] = Posterior(source, prepared.units, flat_target=False)
-    return posterior.predict(x, draws, seed=0), source.model.likelihood.target(y)
+    held_out = ValidationRows(source.model, prepared)
+    return held_out.predict(source, draws), held_out.target
 
 
 def _loop(

@@ -5,9 +5,9 @@ import torch
 from torch import nn
 
 import r2d2net as rn
-from r2d2net.run import epoch_score
-from r2d2net.run.epoch_score import ValidationRows
+from r2d2net.run import validation_rows
 from r2d2net.run.prepare import prepare
+from r2d2net.run.validation_rows import ValidationRows
 
 
 @pytest.mark.parametrize(
@@ -37,5 +37,5 @@ def test_predictions_are_the_posteriors(method, likelihood, bias, monkeypatch):
     assert type(predicted) is type(expected)
     torch.testing.assert_close(predicted.samples, expected.samples, rtol=1e-5, atol=1e-5)
     torch.testing.assert_close(predicted.log_prob(rows.target), expected.log_prob(rows.target), rtol=1e-4, atol=1e-4)
-    monkeypatch.setattr(epoch_score, "LARGEST", 0)
+    monkeypatch.setattr(validation_rows, "LARGEST", 0)
     assert torch.equal(rows.predict(source, 20).samples, expected.samples)

@@ -1,7 +1,7 @@
-"""The validation score of every epoch: of a small perceptron by one batched pass of all draws.
+"""Predictions of the validation rows: those of a small perceptron by one batched pass of all draws.
 
 The draws are those of `Posterior.predict`; the outputs differ by the rounding of products. For
-a network of three small layers twenty passes one after the other cost more than the epoch's steps.
+a network of three small layers twenty passes one after the other cost more than the steps of an epoch.
 """
 
 from __future__ import annotations
