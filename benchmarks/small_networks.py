@@ -124,24 +124,39 @@ def own_fit(epochs: int, method: Any = None, prior: Any = None, **options: Any) 
 
 
 def contest(
-    what: str, contestants: dict[str, Step], references: dict[str, str], rounds: int, count: int, unit: str
+    what: str, contestants: dict[str, Step], references: dict[str, dict[str, str]], rounds: int, count: int
 ) -> Iterator[dict[str, Any]]:
-    """Yield rows of ratios to a reference, ``references`` saying to which each contestant is compared."""
+    """Time contestants in turns and yield rows of ratios.
+
+    Args:
+        what: What is timed.
+        contestants: Calls by name.
+        references: By unit, the reference of each contestant that has a row.
+        rounds: Number of rounds.
+        count: Calls of each contestant in a round.
+
+    Yields:
+        The fields of a row of `speed.py`.
+    """
     times = turns(contestants, rounds, count, time.process_time)
-    for who, reference in references.items():
-        ratio = statistics.median(a / b for a, b in zip(times[who], times[reference], strict=True))
-        name = who.removesuffix(" x 8")
-        limit = LIMITS.get((what, name)) if unit in ("of plain", "of one") else None
-        seconds = statistics.median(times[who])
-        yield {
-            "section": SECTION,
-            "what": what,
-            "who": name,
-            "value": ratio,
-            "unit": unit,
-            "seconds": seconds,
-            "limit": limit,
-        }
+    for unit, pairs in references.items():
+        for who, reference in pairs.items():
+            name = who.removesuffix(" x 8")
+            yield {
+                "section": SECTION,
+                "what": what,
+                "who": name,
+                "value": statistics.median(a / b for a, b in zip(times[who], times[reference], strict=True)),
+                "unit": unit,
+                "seconds": statistics.median(times[who]),
+                "limit": LIMITS.get((what, name)) if unit in ("of plain", "of one") else None,
+            }
+
+
+def to_plain(contestants: dict[str, Step]) -> dict[str, dict[str, str]]:
+    """Compare all contestants with both forms of plain training."""
+    units = {"of plain": "plain", "of plain with fused Adam": "plain, fused Adam"}
+    return {unit: dict.fromkeys(contestants, reference) for unit, reference in units.items()}
 
 
 def small_networks(*, quick: bool = False) -> Iterator[dict[str, Any]]:
@@ -158,8 +173,7 @@ def small_networks(*, quick: bool = False) -> Iterator[dict[str, Any]]:
     plain, fused = (plain_step(perceptron(widths), fused=fused) for fused in (None, True))
     steps: dict[str, Step] = {"plain": lambda: plain(*batch), "plain, fused Adam": lambda: fused(*batch)}
     steps |= {who: own_step(*made(), widths) for who, made in METHODS.items()}
-    for reference, unit in (("plain", "of plain"), ("plain, fused Adam", "of plain with fused Adam")):
-        yield from contest("a step", steps, dict.fromkeys(steps, reference), rounds, count, unit)
+    yield from contest("a step", steps, to_plain(steps), rounds, count)
 
     epochs = 150
     fits: dict[str, Step] = {
@@ -167,14 +181,13 @@ def small_networks(*, quick: bool = False) -> Iterator[dict[str, Any]]:
         "plain, fused Adam": lambda: plain_fit(epochs, fused=True),
         LOCAL: lambda: own_fit(epochs),
     }
-    for reference, unit in (("plain", "of plain"), ("plain, fused Adam", "of plain with fused Adam")):
-        yield from contest("a fit of 1,500 steps", fits, dict.fromkeys(fits, reference), 3 if quick else 7, 1, unit)
+    yield from contest("a fit of 1,500 steps", fits, to_plain(fits), 3 if quick else 7, 1)
 
     for net, widths in WIDTHS.items():
         singles = {who: own_step(*made(), widths) for who, made in METHODS.items()}
         eights = {f"{who} x 8": members_step(*made(), widths) for who, made in METHODS.items()}
         pairs = dict(zip(eights, singles, strict=True))
-        yield from contest(f"a step of 8, {net}", {**singles, **eights}, pairs, rounds, 16, "of one")
+        yield from contest(f"a step of 8, {net}", {**singles, **eights}, {"of one": pairs}, rounds, 16)
 
     epochs = 30
     gaussian = rn.priors.Gaussian()
@@ -185,7 +198,7 @@ def small_networks(*, quick: bool = False) -> Iterator[dict[str, Any]]:
         "Gaussian by MAP x 8": lambda: own_fit(epochs, rn.inference.DeepEnsemble(members=MEMBERS), gaussian),
     }
     pairs = {who: who.removesuffix(" x 8") for who in several if who.endswith(" x 8")}
-    yield from contest("a fit of 8, 8-50-50-1", several, pairs, 3 if quick else 7, 1, "of one")
+    yield from contest("a fit of 8, 8-50-50-1", several, {"of one": pairs}, 3 if quick else 7, 1)
 
 
 def main() -> None:
