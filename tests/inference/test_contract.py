@@ -141,7 +141,8 @@ def test_an_algorithm_keeps_the_contract(algorithm, problem, tmp_path, killed_at
 
     # killed at a step whose checkpoint is there, one step later, and in the second of several runs; then resumed
     side_by_side = (algorithm, problem) == ("DeepEnsemble", "mlp-regression")
-    several, per_run = method(algorithm).runs > 1 and not side_by_side, 4 * (1 if method(algorithm).full_batch else len(x) // 12)
+    several = method(algorithm).runs > 1 and not side_by_side
+    per_run = 4 * (1 if method(algorithm).full_batch else len(x) // 12)
     for steps in (2, 1, per_run - 3 + 2) if several else (2, 1):
         live = killed_at(steps)
         with pytest.raises(Killed):
