@@ -20,6 +20,7 @@ from typing import Any, NamedTuple, Protocol
 import torch
 from torch import Tensor
 
+from r2d2net.cache_blocks import PIECE
 from r2d2net.model import AnyPrior, BayesianModel, Slot
 
 START_SWEEPS = 10  # refreshes of the scales at the start, so that they know the initial weights
@@ -62,6 +63,11 @@ class ScaleUpdate(Protocol):
         """Return the new scales of several parameters with the same prior, one after the other or together."""
 
 
+def are_large(tensors: Sequence[Tensor]) -> bool:
+    """Return whether tensors are more numbers than a cache holds, so that nothing is gained by joining them."""
+    return sum(tensor.numel() for tensor in tensors) > PIECE
+
+
 @dataclass(frozen=True)
 class GibbsUpdate:
     """A Gibbs sweep of the scales given a draw of the weights; ``compiled`` uses fused kernels."""
@@ -82,7 +88,7 @@ class GibbsUpdate:
         known: Sequence[Known],
         generators: Sequence[torch.Generator],
     ) -> Sequence[Any]:
-        if self.compiled:
+        if self.compiled or are_large(precisions):
             return [self(prior, *each) for each in zip(scales, precisions, known, generators, strict=True)]
         return prior.gibbs_blocks_([own.weights for own in known], scales, precisions, generators)
 
@@ -108,7 +114,7 @@ class CoordinateUpdate:
         known: Sequence[Known],
         generators: Sequence[torch.Generator],
     ) -> Sequence[Any]:
-        if self.compiled:
+        if self.compiled or are_large(precisions):
             return [self(prior, *each) for each in zip(scales, precisions, known, generators, strict=True)]
         seconds = [own.weights.square() if own.second_moment is None else own.second_moment for own in known]
         return prior.cavi_blocks_(seconds, scales, precisions)
