@@ -48,7 +48,7 @@ def loss_of(likelihood: Likelihood[Any], output: Tensor, y: Tensor, noise: Noise
         The loss.
     """
     # not isinstance: a subclass may have another log_prob
-    if type(likelihood) is Gaussian and output.shape == y.shape:
+    if type(likelihood) is Gaussian and output.shape == y.shape and noise["variance"].dim() == 2:  # not by row
         return _gaussian(likelihood, output, y, noise, rate)
     if type(likelihood) is Categorical and output.shape[:-1] == y.shape:
         log_p = torch.log_softmax(output, -1)
@@ -61,7 +61,7 @@ def loss_of(likelihood: Likelihood[Any], output: Tensor, y: Tensor, noise: Noise
 def _gaussian(likelihood: Gaussian, output: Tensor, y: Tensor, noise: Noise, rate: float) -> Loss:
     variance, residual = noise["variance"], output - y
     squares = residual.square().mean(1)
-    nll = torch.log(variance * (2 * math.pi)).add_(squares / variance).sum(-1).mul_(0.5)
+    nll = (squares / variance + torch.log(variance * (2 * math.pi))).sum(-1).mul_(0.5)
     gradient = residual.div_((variance * y.shape[1]).unsqueeze(1))
     if likelihood.noise is None:
         noise = {"variance": torch.lerp(variance, squares, rate).clamp_(min=LEAST_VARIANCE)}
