@@ -12,6 +12,7 @@ all alike; the median over the rounds is reported, and absolute times for inform
 * sweeps: a Gibbs sweep and a coordinate-ascent update of one layer of 10^4 to 4 x 10^7 weights, ns and extra bytes a
   weight; a step of SVGI on ResNet50 and ResNet101.
 * memory: see memory.py; whole processes: process_time.py; relevance of inputs: relevance_speed.py.
+* small networks: see small_networks.py.
 
 Figures beyond their limit are listed at the end; the exit code is 0 all the same, since a busy machine exceeds some.
 Freed memory stays with the process (`steady_memory`), for all contestants: fresh pages cost up to 30% of a step.
@@ -51,6 +52,7 @@ from r2d2net.paper.experiments.complexity import plain_training
 from r2d2net.posterior import Posterior
 from r2d2net.provenance import provenance
 from r2d2net.report.markdown_text import pipe_table
+from small_networks import small_networks
 from step_cost import NETS, N, Step, batch, bayesian, steady_memory, turns
 
 PREDICTED, DRAWS, PASS = 10_000, 100, 1_000
@@ -288,6 +290,7 @@ def main() -> int:
             *([] if quick else [resnets(number)]),
             *([] if quick or number > 1 else [memory()]),
             *([] if quick or number > 1 else [starmap(Row, process_time.rows()), starmap(Row, relevance_speed.rows())]),
+            *([(Row(**row) for row in small_networks(quick=quick))] if number == 1 else []),
         ]
         for section in sections:
             found = [row._replace(what=row.what + label, limit=row.limit if number == 1 else None) for row in section]

@@ -21,6 +21,7 @@ from torch import nn
 
 import r2d2net as rn
 from r2d2net import checkpoint
+from r2d2net.inference.members import Members
 from r2d2net.run.train import Plan
 
 OURS = {"svgi": rn.inference.SVGI, "cavi": rn.inference.CAVI}
@@ -115,15 +116,16 @@ def kill_at(moment, count, cut):
 
     build, fsync, replace = Plan.build, os.fsync, os.replace
 
-    def killing_build(plan):
-        running = build(plan)
-        step = running.step
-
+    def killing(step):
         def killing_step(*arguments):
             result = step(*arguments)
             return die() if due() else result
 
-        running.step = killing_step
+        return killing_step
+
+    def killing_build(plan):
+        running = build(plan)
+        running.step = killing(running.step)
         return running
 
     def killing_fsync(file):
@@ -141,7 +143,7 @@ def kill_at(moment, count, cut):
             die()
 
     if moment == "step":
-        Plan.build = killing_build
+        Plan.build, Members.step = killing_build, killing(Members.step)
     elif moment == "amid write":
         checkpoint.os.fsync = killing_fsync
     elif moment in ("before rename", "after rename"):

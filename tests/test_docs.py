@@ -346,6 +346,25 @@ def test_what_is_said_of_native_kernels_is_what_their_file_says() -> None:
     assert native < of_ivon[1] < figure["training step", "MLP", "R2D2 by SVGI"]  # what docs/speed.md says in words
 
 
+def test_what_is_said_of_small_networks_is_what_its_file_says() -> None:
+    rows = json.loads((ROOT / "results" / "benchmarks" / "speed.json").read_text(encoding="utf-8"))["rows"]
+    figure = {(r["what"], r["who"], r["unit"]): r["value"] for r in rows if r["section"] == "small network"}
+    text = (ROOT / "docs" / "speed.md").read_text(encoding="utf-8")
+    units = {"of plain", "of plain with fused Adam"}
+    tables = re.findall(r"^\| \| (a step.*) \|\n\|-.*\n((?:\|.*\n)+)", text, flags=re.MULTILINE)
+    seen = 0
+    for header, body in tables:
+        for line in body.splitlines():
+            who, *cells = [cell.strip() for cell in line.strip("|").split("|")]
+            for column, cell in zip(header.split(" | "), cells, strict=True):
+                what, _, reference = column.rpartition(", ")
+                unit = f"of {reference}" if f"of {reference}" in units else "of one"
+                if cell:
+                    assert cell == f"{figure[column if unit == 'of one' else what, who, unit]:.2f}", (column, who)
+                    seen += 1
+    assert seen == len(figure) - 4  # those of plain training in units of itself, and of fused Adam in units of it
+
+
 def test_the_table_of_linear_paths_is_that_of_the_results() -> None:
     page = (ROOT / "docs" / "networks.md").read_text(encoding="utf-8")
     path = ROOT / "results" / "benchmarks" / "linear-path.json"

@@ -92,7 +92,7 @@ class Blocks:
 
     def of(self, vector: Tensor) -> tuple[Tensor, ...]:
         """Return views of the vector's blocks."""
-        return vector.split(self.sizes) if self.sizes else ()
+        return tuple(vector.split_with_sizes(self.sizes)) if self.sizes else ()
 
     def gathered(self, parts: Sequence[Tensor]) -> list[Tensor]:
         """Return the blocks of the vector that the slots' tensors make up, without writing it out."""

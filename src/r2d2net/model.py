@@ -64,7 +64,7 @@ class Slot(NamedTuple):
         Returns:
             The view, (..., *shape).
         """
-        return flat[..., self.start : self.stop].unflatten(-1, self.shape or (1,)).view((*flat.shape[:-1], *self.shape))
+        return flat.narrow(-1, self.start, self.stop - self.start).view((*flat.shape[:-1], *self.shape))
 
 
 class BayesianModel(Generic[PredictionT]):

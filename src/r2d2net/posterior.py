@@ -44,7 +44,7 @@ class Posterior(Generic[PredictionT]):
             float64.
         flat_target: Whether the user's targets were one-dimensional.
         history: One dict for each epoch: nll, temperature, noise, validation where there was one, and kl, which is
-            computed every 50 steps or so and at the end.
+            computed every 150 steps or so and at the end.
         settings: Settings of the run as JSON, which `save` writes; empty for a posterior that `fit` did not make.
         candidates: Where several runs were compared, one dict for each: prior, restart, validation (the score, least
             is best; None if the run failed, and then also error).

@@ -11,7 +11,7 @@ def normal(*shape: int, seed: int = 0) -> torch.Tensor:
 
 
 def as_tensors(step: Step) -> Step:
-    return Step(*(torch.tensor(number, dtype=torch.float64) for number in step))
+    return Step(*(torch.tensor(number, dtype=torch.float64) for number in step[:4]))
 
 
 FORMS = pytest.mark.parametrize("form", [lambda step: step, as_tensors], ids=["numbers", "tensors"])
@@ -49,3 +49,19 @@ def test_the_proximal_step_is_stable_at_both_ends(precision):
     mean = torch.tensor([1.0, -2.0])
     proximal_step(mean, no_moments(mean), Step.at(1, 1.0), torch.full((2,), precision), 1.0)
     torch.testing.assert_close(mean, torch.tensor([1.0, -2.0]) * (precision == 0))
+
+
+@pytest.mark.parametrize("ascend", [False, True])
+def test_units_multiply_the_step_size_of_each_entry(ascend):
+    """One step of entries with two units, against two steps of step sizes of their own."""
+    unit = torch.tensor([0.5] * 10 + [3.0] * 10, dtype=torch.float64)
+    joint, parts, precision = normal(20), [*normal(20).split(10)], normal(20, seed=9).exp()
+    moments, own = no_moments(joint), [no_moments(part) for part in parts]
+    for t in range(1, 30):
+        gradient = normal(20, seed=t)
+        adam_step(joint, gradient, moments, Step.at(t, 0.03, unit), ascend=ascend)
+        proximal_step(joint, moments, Step.at(t, 0.03, unit), precision, 0.2)
+        for part, g, m, c, size in zip(parts, gradient.split(10), own, precision.split(10), (0.5, 3.0), strict=True):
+            adam_step(part, g.clone(), m, Step.at(t, 0.03 * size), ascend=ascend)
+            proximal_step(part, m, Step.at(t, 0.03 * size), c, 0.2)
+    torch.testing.assert_close(joint, torch.cat(parts), rtol=1e-12, atol=1e-14)

@@ -7,6 +7,7 @@ from torch import nn
 import r2d2net as rn
 from r2d2net import inference, nets
 from r2d2net.inference.base import flatten
+from r2d2net.inference.members import Members
 from r2d2net.priors import (
     R2D2,
     ContinuousScalePrior,
@@ -104,24 +105,30 @@ def killed_at(monkeypatch):
     """Have every run stopped in the step after so many."""
 
     def arrange(steps):
-        build, taken = train.Plan.build, 0
+        build, joint_step, taken = train.Plan.build, Members.step, 0
 
-        def dying(plan):
-            running = build(plan)
-            step = running.step
-
-            def counted(*arguments):
+        def counted(step):
+            def count(*arguments):
                 nonlocal taken
                 taken += 1
                 if taken > steps:
                     raise Killed
                 return step(*arguments)
 
-            running.step = counted
+            return count
+
+        def dying(plan):
+            running = build(plan)
+            running.step = counted(running.step)
             return running
 
+        def live():
+            monkeypatch.setattr(train.Plan, "build", build)
+            monkeypatch.setattr(Members, "step", joint_step)
+
         monkeypatch.setattr(train.Plan, "build", dying)
-        return lambda: monkeypatch.setattr(train.Plan, "build", build)
+        monkeypatch.setattr(Members, "step", counted(joint_step))
+        return live
 
     return arrange
 
@@ -133,7 +140,9 @@ def test_an_algorithm_keeps_the_contract(algorithm, problem, tmp_path, killed_at
     before = torch.random.get_rng_state()
 
     # killed at a step whose checkpoint is there, one step later, and in the second of several runs; then resumed
-    several, per_run = method(algorithm).runs > 1, 4 * (1 if method(algorithm).full_batch else len(x) // 12)
+    side_by_side = (algorithm, problem) == ("DeepEnsemble", "mlp-regression")
+    several = method(algorithm).runs > 1 and not side_by_side
+    per_run = 4 * (1 if method(algorithm).full_batch else len(x) // 12)
     for steps in (2, 1, per_run - 3 + 2) if several else (2, 1):
         live = killed_at(steps)
         with pytest.raises(Killed):

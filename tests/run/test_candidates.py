@@ -18,7 +18,7 @@ import r2d2net as rn
 from architectures import mlp
 from r2d2net.errors import CheckpointError, DivergenceError, ParameterError
 from r2d2net.inference.variational import MeanField
-from r2d2net.run import orphans
+from r2d2net.run import orphans, side_by_side
 from r2d2net.run import several_runs as module
 from r2d2net.run import train as runs
 
@@ -37,6 +37,12 @@ def fit(source=None, net=NET, **options):
 
 def same(one, other):
     return torch.equal(one.state.mean, other.state.mean) and torch.equal(one.state.rho, other.state.rho)
+
+
+@pytest.fixture
+def one_by_one(monkeypatch):
+    """Runs of small perceptrons one by one, as those of other networks; `test_side_by_side` has them side by side."""
+    monkeypatch.setattr(module, "groups_of", lambda plans: [[index] for index in range(len(plans))])
 
 
 def scores(posterior):
@@ -58,13 +64,14 @@ def test_the_least_validation_score_is_returned_and_restart_0_is_the_single_run(
     first = fit(validation=held, seed=3)
     assert first.candidates == []
     expected = -float(first.predict(held[0]).log_prob(held[1]).mean())
-    assert scores(best)[0] == pytest.approx(expected, rel=1e-6)
-    assert scores(fit(restarts=2, validation=held, seed=3)) == scores(best)[:2]
+    # runs side by side are those one by one up to rounding, which grows over the steps
+    assert scores(best)[0] == pytest.approx(expected, rel=1e-4)
+    assert scores(fit(restarts=2, validation=held, seed=3)) == pytest.approx(scores(best)[:2], rel=1e-4)
     best.save(tmp_path)
     assert rn.load(tmp_path, NET).candidates == best.candidates
 
 
-def test_restart_0_is_the_single_run_to_the_bit(monkeypatch):
+def test_restart_0_is_the_single_run_to_the_bit(monkeypatch, one_by_one):
     monkeypatch.setattr(runs, "validation_score", lambda source, *_: float(source.state.step > 0))  # a tie
     chosen = fit(restarts=2, validation=0.2, patience=None)
     assert chosen.settings["restart"] == 0
@@ -116,7 +123,7 @@ def test_data_that_do_not_pickle_stay_in_this_process():
 # --- failures
 
 
-def test_a_run_that_fails_is_out(monkeypatch, tmp_path):
+def test_a_run_that_fails_is_out(monkeypatch, tmp_path, one_by_one):
     train, failing = module.train, {0}
 
     def spoilt(plan, *arguments, **options):
@@ -212,9 +219,9 @@ def test_killed_while_two_processes_run(tmp_path):
     assert [path.name for path in (tmp_path / "run").iterdir()] == ["posterior.safetensors"]
 
 
-def test_a_resumed_choice_repeats_nothing(tmp_path, monkeypatch):
+def test_a_resumed_choice_repeats_nothing(tmp_path, monkeypatch, one_by_one):
     """Killed in step 15 of two runs of 9 steps with a checkpoint after each: four are left."""
-    step, left = MeanField.step, 14
+    step, left, grouped = MeanField.step, 14, module.groups_of
 
     def counted(*arguments):
         nonlocal left
@@ -230,6 +237,7 @@ def test_a_resumed_choice_repeats_nothing(tmp_path, monkeypatch):
     left = 4
     resumed = fit(**options)
     monkeypatch.undo()
+    monkeypatch.setattr(module, "groups_of", grouped)
     alone = fit(restarts=2)
     assert same(resumed, alone)
     assert resumed.candidates == alone.candidates
@@ -251,6 +259,7 @@ def test_an_interrupted_choice_is_no_single_run_nor_the_reverse(tmp_path, monkey
         raise Killed
 
     monkeypatch.setattr(runs, "_loop", killed)
+    monkeypatch.setattr(side_by_side, "_loop", killed)
     for options in ({"restarts": 2}, {"prior": "auto"}, {}):
         with pytest.raises(Killed):
             fit(checkpoint_to=tmp_path, **options)

@@ -254,7 +254,7 @@ def test_divergence_is_met_with_options_that_there_are(data, tmp_path, monkeypat
     def diverge(run, running, nll=0.0):
         raise DivergenceError("training diverged at step 3: nll is nan", fix=ADVICE)
 
-    monkeypatch.setattr("r2d2net.run.train._require_finite", diverge)
+    monkeypatch.setattr("r2d2net.run.train.require_finite", diverge)
     monkeypatch.setattr("r2d2net.run.several_runs.joblib.cpu_count", lambda: 1)  # in this process
     ended = command("fit", data, "--target", "y", *QUICK, "--restarts", restarts, "--quiet", "--out", tmp_path / "run")
     assert ended.code == 1

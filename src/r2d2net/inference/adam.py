@@ -36,11 +36,12 @@ class Step(NamedTuple):
     lr: float | Tensor  # each entry moves by at most about this
     first: float | Tensor  # 1 - beta1^t
     second: float | Tensor  # sqrt(1 - beta2^t)
+    unit: Tensor | None = None  # of lr, for each entry; None where it is the same for all and in lr
 
     @classmethod
-    def at(cls, t: int, lr: float) -> Step:
+    def at(cls, t: int, lr: float, unit: Tensor | None = None) -> Step:
         """Return step t = 1, 2, ... of a given size."""
-        return cls(t, lr, 1 - BETA1**t, math.sqrt(1 - BETA2**t))
+        return cls(t, lr, 1 - BETA1**t, math.sqrt(1 - BETA2**t), unit)
 
 
 def no_moments(like: Tensor) -> Moments:
@@ -50,14 +51,15 @@ def no_moments(like: Tensor) -> Moments:
 
 def adam_step(vector: Tensor, gradient: Tensor, moments: Moments, step: Step, *, ascend: bool = False) -> None:
     """Update ``vector`` and ``moments`` in place, against the gradient or along it."""
-    t, lr, first, second = step
+    t, lr, first, second, unit = step
     if isinstance(t, Tensor) or isinstance(lr, Tensor):
         moments.first.lerp_(-gradient if ascend else gradient, 1 - BETA1)
         moments.second.mul_(BETA2).addcmul_(gradient, gradient, value=1 - BETA2)
         vector.sub_(moments.first / (moments.second.sqrt() / second + EPSILON) * (lr / first))
         return
+    moved = vector if unit is None else torch.zeros_like(vector)
     torch._fused_adam_(  # the kernel of torch.optim.Adam(fused=True): one pass over memory
-        [vector],
+        [moved],
         [gradient],
         [moments.first],
         [moments.second],
@@ -71,12 +73,16 @@ def adam_step(vector: Tensor, gradient: Tensor, moments: Moments, step: Step, *,
         amsgrad=False,
         maximize=ascend,
     )
+    if unit is not None:
+        vector.addcmul_(moved, unit)
 
 
 @lru_cache(maxsize=4)
-@torch.inference_mode(False)
 def _clock(t: float, device: torch.device) -> Tensor:
     """Return t as a tensor, which the kernel reads; all blocks of a step share it."""
+    if torch.is_inference_mode_enabled():
+        with torch.inference_mode(False):
+            return torch.full((), t, dtype=torch.float32, device=device)
     return torch.full((), t, dtype=torch.float32, device=device)
 
 
@@ -84,6 +90,8 @@ def proximal_step(vector: Tensor, moments: Moments, step: Step, precision: Tenso
     """Take the proximal step of weight * precision * vector^2 / 2 after Adam's step, in place."""
     size = step.lr * step.second * weight
     eta = torch.add(moments.second, (EPSILON * step.second) ** 2).rsqrt_()  # in units of lr
+    if step.unit is not None:
+        eta.mul_(step.unit)
     if isinstance(size, Tensor):
         vector.div_(1 + eta * size * precision)  # in this order: eta * precision may overflow where size is 0
     elif size > 0:  # eta * precision may overflow, and on some devices comes first

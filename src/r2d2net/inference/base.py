@@ -224,6 +224,17 @@ class Trainer(ABC, Generic[StateT]):
         """
         return self.source(state).center()
 
+    def draws_globally(self, batch: Batch) -> bool:
+        """Tell whether a step may draw from torch's global generators, as Dropout layers do.
+
+        Args:
+            batch: Inputs and targets of a batch.
+
+        Returns:
+            Whether it may; True unless an algorithm knows that its step does not call the network.
+        """
+        return True
+
     def is_done(self, state: StateT) -> bool:
         """Tell after an epoch whether the run may end before its last one.
 

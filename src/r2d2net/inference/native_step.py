@@ -124,3 +124,13 @@ class NativeScales:
         if type(prior) is R2D2 and isinstance(self.update, CoordinateUpdate) and known.second_moment is not None:
             return native_cavi_(prior, known.second_moment, scales, precision)
         return self.update(prior, scales, precision, known, generator)
+
+    def several(
+        self,
+        prior: AnyPrior,
+        scales: Sequence[Any],
+        precisions: Sequence[Tensor],
+        known: Sequence[Known],
+        generators: Sequence[torch.Generator],
+    ) -> Sequence[Any]:
+        return [self(prior, *each) for each in zip(scales, precisions, known, generators, strict=True)]

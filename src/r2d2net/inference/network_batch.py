@@ -39,7 +39,7 @@ class NetworkBatch:
     def __init__(self, model: BayesianModel[Any]) -> None:
         self.model = model
         self.sizes = [slot.shape.numel() for slot in model.bayesian]
-        self.by_layers = _is_chain_of_layers(model.net)
+        self.by_layers = is_chain_of_layers(model.net)
         inside = model.net.net if isinstance(model.net, LinearPath) else model.net
         innermost = [module for module in inside.modules() if not isinstance(module, nn.Sequential)]
         self.flattens = bool(innermost) and isinstance(innermost[0], nn.Flatten)  # rows of any shape
@@ -75,16 +75,20 @@ class NetworkBatch:
         return outputs.flatten(2)
 
 
-def _is_chain_of_layers(net: nn.Module) -> bool:
-    """Whether the batched pass by layers computes what the network's own pass does.
+def is_chain_of_layers(net: nn.Module) -> bool:
+    """Tell whether the batched pass by layers computes what the network's own pass does.
 
-    Not if a module or parameter stands in two places, has hooks, or is of a class with a pass of its own.
+    Args:
+        net: The network.
+
+    Returns:
+        False if a module or parameter stands in two places, has hooks, or is of a class with a pass of its own.
     """
     modules = [module for _, module in net.named_modules(remove_duplicate=False)]
     parameters = [parameter for _, parameter in net.named_parameters(remove_duplicate=False)]
     if len(modules) > len(set(modules)) or len(parameters) > len(set(parameters)):
         return False
-    if any(module._forward_hooks or module._forward_pre_hooks for module in modules):
+    if any(module._forward_hooks or module._forward_pre_hooks or module._backward_hooks for module in modules):
         return False
     if any(isinstance(module, LinearPath) for module in modules[1:]):
         return False

@@ -19,6 +19,7 @@ from torch import Tensor
 from r2d2net.inference.adam import Moments, Step, adam_step, no_moments, proximal_step
 from r2d2net.inference.base import Batch, Draws, DrawSource, Info, Trainer, require_priors
 from r2d2net.inference.descent import Descent, Training, clip_gradients, flat, gradients_of, leaves_of
+from r2d2net.inference.joint_step import JointStep, Rows, Sizes, joint_step_of
 from r2d2net.inference.scale_updates import CoordinateUpdate, Known, ScaleSweeps
 from r2d2net.likelihoods.base import Noise, Unit
 from r2d2net.model import BayesianModel, Tensors
@@ -72,6 +73,9 @@ class Point(Trainer[PointState]):
         name = type(settings).__name__
         require_priors(model, lambda prior: prior.has_finite_mode, name, "its density has no finite mode")
         self.scales = ScaleSweeps(model, CoordinateUpdate())
+        is_plain = loss is None and type(self).forward is Point.forward
+        self.joint: JointStep | None = joint_step_of(model, self.descent) if is_plain else None
+        self.rows = Rows()
 
     def init(self, y: Tensor, generator: torch.Generator, unit: Unit | None = None) -> PointState:
         mean, fixed = self.descent.start_weights(generator)
@@ -92,6 +96,12 @@ class Point(Trainer[PointState]):
         t = int(state.step) + 1
         x, y = batch
         lr, temperature = self.descent.learning_rate(t), self.settings.temperature
+        if self.joint is not None and self.joint.takes(x):
+            rows = x.unsqueeze(0), y.unsqueeze(0)
+            one = {name: tensor.unsqueeze(0) for name, tensor in state.noise.items()}
+            one, losses = self.joint.point(self.rows.of(state), one, rows, self.sizes(t, len(y)))
+            noise = {name: tensor.squeeze(0) for name, tensor in one.items()}
+            return self._swept(state._replace(noise=noise), generator, t), Info(losses.squeeze(0), lr, temperature)
         output, (g_mean, g_fixed, nll) = self._gradients(state, x, y, generator, t)
         noise = self.model.likelihood.observe(output, y, state.noise, self.descent.noise_rate(len(y), t))
         if self.settings.clip is not None:
@@ -103,9 +113,21 @@ class Point(Trainer[PointState]):
             adam_step(mean, g, Moments(*moments), size)
             proximal_step(mean, Moments(*moments), size, precision, temperature / self.descent.n)
         self.descent.step_fixed(state.fixed, g_fixed, state.moments["fixed"], t, lr)
+        return self._swept(state._replace(noise=noise), generator, t), Info(nll, lr, temperature)
+
+    def draws_globally(self, batch: Batch) -> bool:
+        return self.joint is None or not self.joint.takes(batch[0])
+
+    def sizes(self, t: int, rows: int) -> Sizes:
+        """Return the sizes of step t, of a batch of so many rows."""
+        lr, beta = self.descent.learning_rate(t), self.settings.temperature / self.descent.n
+        return Sizes(t, lr, 0.0, beta, self.descent.noise_rate(rows, t))
+
+    def _swept(self, state: PointState, generator: torch.Generator, t: int) -> PointState:
+        """Return the state after step t, with fresh scales where they are due."""
         if t % self.settings.sweep_every == 0 and bool(torch.isfinite(state.mean).all()):
             self.refresh_scales(state, generator)
-        return state._replace(step=state.step + 1, noise=noise), Info(nll, lr, temperature)
+        return state._replace(step=state.step + 1)
 
     @torch.enable_grad()
     def _gradients(

@@ -24,13 +24,15 @@ never see them: `off_zero` puts a draw of the initial q(w) = N(0, d^2) in their 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
 
-from r2d2net.model import AnyPrior, BayesianModel
+from r2d2net.cache_blocks import PIECE
+from r2d2net.model import AnyPrior, BayesianModel, Slot
 
 START_SWEEPS = 10  # refreshes of the scales at the start, so that they know the initial weights
 ZERO_SHARE = 0.1  # deviation of what a chain starts from in place of zero, as a share of He's
@@ -43,6 +45,10 @@ class Known(NamedTuple):
 
     weights: Tensor
     second_moment: Tensor | None = None
+
+    def of(self, slot: Slot) -> Known:
+        """Return the values of one parameter."""
+        return Known(slot.of(self.weights), None if self.second_moment is None else slot.of(self.second_moment))
 
 
 class ScaleUpdate(Protocol):
@@ -60,6 +66,21 @@ class ScaleUpdate(Protocol):
         self, prior: AnyPrior, scales: Any, precision: Tensor, known: Known, generator: torch.Generator
     ) -> Any:
         """Return new scales, with 1 / v written to ``precision``; the old scales may be overwritten."""
+
+    def several(
+        self,
+        prior: AnyPrior,
+        scales: Sequence[Any],
+        precisions: Sequence[Tensor],
+        known: Sequence[Known],
+        generators: Sequence[torch.Generator],
+    ) -> Sequence[Any]:
+        """Return the new scales of several parameters with the same prior, one after the other or together."""
+
+
+def are_large(tensors: Sequence[Tensor]) -> bool:
+    """Return whether tensors are more numbers than a cache holds, so that nothing is gained by joining them."""
+    return sum(tensor.numel() for tensor in tensors) > PIECE
 
 
 @dataclass(frozen=True)
@@ -83,11 +104,33 @@ class GibbsUpdate:
             return prior.gibbs_(known.weights, scales, precision, generator, compiled=self.compiled)
         mean = precision.clone()
         scales = prior.gibbs_(known.weights, scales, precision, generator, compiled=self.compiled)
+        self._average(mean, precision, known)
+        return scales
+
+    def several(
+        self,
+        prior: AnyPrior,
+        scales: Sequence[Any],
+        precisions: Sequence[Tensor],
+        known: Sequence[Known],
+        generators: Sequence[torch.Generator],
+    ) -> Sequence[Any]:
+        if self.compiled or are_large(precisions):
+            return [self(prior, *each) for each in zip(scales, precisions, known, generators, strict=True)]
+        means = [precision.clone() if self.averaging < 1 else precision for precision in precisions]
+        new = prior.gibbs_blocks_([own.weights for own in known], scales, precisions, generators)
+        for mean, precision, own in zip(means, precisions, known, strict=True):
+            if self.averaging < 1 and own.second_moment is not None:
+                self._average(mean, precision, own)
+        return new
+
+    def _average(self, mean: Tensor, precision: Tensor, known: Known) -> None:
+        """Replace drawn precisions by the running mean that they renew."""
+        assert known.second_moment is not None
         tiny = torch.finfo(precision.dtype).tiny
         # in this order: w^2 may be 0 where w^2 / v is not
         precision.mul_(known.weights).mul_(known.weights).div_(known.second_moment.clamp(min=tiny))
         torch.lerp(mean, precision, self.averaging, out=precision)
-        return scales
 
 
 @dataclass(frozen=True)
@@ -103,6 +146,19 @@ class CoordinateUpdate:
     ) -> Any:
         second = known.weights.square() if known.second_moment is None else known.second_moment
         return prior.cavi_(second, scales, precision, compiled=self.compiled)
+
+    def several(
+        self,
+        prior: AnyPrior,
+        scales: Sequence[Any],
+        precisions: Sequence[Tensor],
+        known: Sequence[Known],
+        generators: Sequence[torch.Generator],
+    ) -> Sequence[Any]:
+        if self.compiled or are_large(precisions):
+            return [self(prior, *each) for each in zip(scales, precisions, known, generators, strict=True)]
+        seconds = [own.weights.square() if own.second_moment is None else own.second_moment for own in known]
+        return prior.cavi_blocks_(seconds, scales, precisions)
 
 
 def off_zero(model: BayesianModel[Any], weights: Tensor, deviation: Tensor, generator: torch.Generator) -> Tensor:
@@ -149,13 +205,81 @@ class ScaleSweeps:
         self, scales: Scales, precision: Tensor, known: Known, generator: torch.Generator, sweeps: int = 1
     ) -> None:
         """Refresh every parameter's scales and its entries of the precision 1 / v, in place."""
+        if sweeps == 1:
+            refresh_jointly(self.update, [Sweep(self.model, scales, precision, known, generator)])
+            return
         for slot in self.model.bayesian:
             assert slot.prior is not None
             own_precision = slot.of(precision)
             if slot.prior.known_deviation is not None:
                 own_precision.fill_(slot.prior.known_deviation**-2)
                 continue
-            second = None if known.second_moment is None else slot.of(known.second_moment)
-            own = Known(slot.of(known.weights), second)
+            own = known.of(slot)
             for _ in range(sweeps):
                 scales[slot.name] = self.update(slot.prior, scales[slot.name], own_precision, own, generator)
+
+
+class Sweep(NamedTuple):
+    """The scales of one network that are to be refreshed, in place.
+
+    Attributes:
+        model: The network's model.
+        scales: Its scales by the names of the parameters.
+        precision: Its prior precision 1 / v, (weights,).
+        known: Values of its weights.
+        generator: Source of randomness.
+    """
+
+    model: BayesianModel[Any]
+    scales: Scales
+    precision: Tensor
+    known: Known
+    generator: torch.Generator
+
+
+def refresh_jointly(update: ScaleUpdate, networks: Sequence[Sweep]) -> None:
+    """Refresh the scales of networks; neighbouring layers of one prior go together, of all networks if all have it.
+
+    Args:
+        update: How the scales are refreshed.
+        networks: The networks, of one architecture; a parameter has scales to learn in all of them or in none.
+    """
+    runs: list[list[int]] = []  # slots with scales to learn; those next to each other with the same priors form a run
+    for index, slot in enumerate(networks[0].model.bayesian):
+        assert slot.prior is not None
+        if slot.prior.known_deviation is not None:
+            for network in networks:
+                own = network.model.bayesian[index].prior
+                assert own is not None
+                assert own.known_deviation is not None
+                slot.of(network.precision).fill_(own.known_deviation**-2)
+        elif runs and all(net.model.bayesian[index].prior is net.model.bayesian[runs[-1][0]].prior for net in networks):
+            runs[-1].append(index)
+        else:
+            runs.append([index])
+    for run in runs:
+        for prior, together in _by_prior(networks, run[0]):
+            slots = [(network, network.model.bayesian[index]) for network in together for index in run]
+            new = update.several(
+                prior,
+                [network.scales[slot.name] for network, slot in slots],
+                [slot.of(network.precision) for network, slot in slots],
+                [network.known.of(slot) for network, slot in slots],
+                [network.generator for network, _ in slots],
+            )
+            for (network, slot), scales in zip(slots, new, strict=True):
+                network.scales[slot.name] = scales
+
+
+def _by_prior(networks: Sequence[Sweep], index: int) -> list[tuple[AnyPrior, list[Sweep]]]:
+    """Sort networks by the prior of one of their parameters."""
+    found: list[tuple[AnyPrior, list[Sweep]]] = []
+    for network in networks:
+        prior = network.model.bayesian[index].prior
+        assert prior is not None
+        same = next((together for known, together in found if known is prior), None)
+        if same is None:
+            found.append((prior, [network]))
+        else:
+            same.append(network)
+    return found

@@ -42,6 +42,7 @@ from r2d2net.inference.descent import (
     require_one_of,
     require_positive,
 )
+from r2d2net.inference.joint_step import JointStep, Rows, Sizes, joint_step_of
 from r2d2net.inference.local_reparametrization import LocalReparametrization, is_cheap_for
 from r2d2net.inference.mean_field_family import (
     FREE,
@@ -182,6 +183,9 @@ class MeanField(Trainer[VariationalState]):
         local = is_cheap_for(model) if settings.estimator is None else settings.estimator == "local"
         self.local = LocalReparametrization(model) if local else None
         self.warm_up = WARM_UP if settings.warm_up is None else settings.warm_up
+        is_plain = settings.draws == 1 and not settings.compile
+        self.joint: JointStep | None = joint_step_of(model, self.descent) if is_plain else None
+        self.rows = Rows()
 
     # --- start
 
@@ -269,6 +273,8 @@ class MeanField(Trainer[VariationalState]):
         settings, likelihood = self.settings, self.model.likelihood
         x, y = batch
         noise = state.noise
+        if self.joint is not None and self.joint.takes(x):
+            return self._descend_jointly(state, x, y, generator, t)
         keep = self.scales.update.needs_draw and t % settings.sweep_every == 0
         drawn, scale = self._draw_or_deviation(state, generator)
         rate = self.descent.noise_rate(len(y), t) / settings.draws
@@ -301,10 +307,36 @@ class MeanField(Trainer[VariationalState]):
         self.descent.step_fixed(state.fixed, gradients.fixed, moments["fixed"], t, lr)
         return drawn if keep else None, noise, gradients.nll
 
+    def _descend_jointly(
+        self, state: VariationalState, x: Tensor, y: Tensor, generator: torch.Generator, t: int
+    ) -> tuple[Tensor | None, Noise, Tensor]:
+        """Take a step of q(w) as the only one of several posteriors."""
+        assert self.joint is not None
+        noise = {name: tensor.unsqueeze(0) for name, tensor in state.noise.items()}
+        drawn, noise, nll = self.joint.mean_field(
+            self.family,
+            self.rows.of(state),
+            noise,
+            (x.unsqueeze(0), y.unsqueeze(0)),
+            [generator],
+            self.sizes(t, len(y)),
+            local=self.local is not None,
+        )
+        noise = {name: tensor.squeeze(0) for name, tensor in noise.items()}
+        return None if drawn is None else drawn.squeeze(0), noise, nll.squeeze(0)
+
+    def draws_globally(self, batch: Batch) -> bool:
+        return self.joint is None or not self.joint.takes(batch[0])
+
+    def sizes(self, t: int, rows: int) -> Sizes:
+        """Return the sizes of step t, of a batch of so many rows."""
+        lr, beta = self.descent.learning_rate(t), self.temperature(t) / self.descent.n
+        return Sizes(t, lr, self.rho_rate(lr), beta, self.descent.noise_rate(rows, t))
+
     def _update(self, piece: Piece, unit: float | Tensor, t: int, lr: float, beta: float) -> None:
         rho_step = Step.at(t, self.rho_rate(lr))
         if isinstance(unit, Tensor):
-            numbers = torch.tensor([*Step.at(t, lr), *rho_step, beta], dtype=unit.dtype, device=unit.device)
+            numbers = torch.tensor([*Step.at(t, lr)[:4], *rho_step[:4], beta], dtype=unit.dtype, device=unit.device)
             fused(update_by_numbers)(self.family.form, piece, unit, numbers)
         else:
             self.family.form.update(piece, Step.at(t, lr * unit), rho_step, beta)

@@ -238,6 +238,43 @@ class ScaleMixturePrior(ABC, Generic[ScalesT]):
         torch.reciprocal(self.variance(scales), out=precision)
         return scales
 
+    def gibbs_blocks_(
+        self,
+        weights: Sequence[Tensor],
+        scales: Sequence[ScalesT],
+        precisions: Sequence[Tensor],
+        generators: Sequence[torch.Generator | None],
+    ) -> list[ScalesT]:
+        """Draw new scales of several layers as `gibbs_` does for each, together where the prior can.
+
+        Args:
+            weights: Weights of each layer.
+            scales: Current scales of each layer, which may be overwritten.
+            precisions: Tensor of each layer to which the new 1 / v is written.
+            generators: Source of randomness of each layer, used in the order of the layers.
+
+        Returns:
+            The new scales of each layer.
+        """
+        each = zip(weights, scales, precisions, generators, strict=True)
+        return [self.gibbs_(w, own, precision, generator) for w, own, precision, generator in each]
+
+    def cavi_blocks_(
+        self, second_moments: Sequence[Tensor], scales: Sequence[ScalesT], precisions: Sequence[Tensor]
+    ) -> list[ScalesT]:
+        """Update the scales of several layers as `cavi_` does for each, together where the prior can.
+
+        Args:
+            second_moments: E_q[w^2] of each layer.
+            scales: Point values of each layer before the sweep, which may be overwritten.
+            precisions: Tensor of each layer to which E[1 / v] is written.
+
+        Returns:
+            The point values of each layer after the sweep.
+        """
+        each = zip(second_moments, scales, precisions, strict=True)
+        return [self.cavi_(second, own, precision) for second, own, precision in each]
+
     def sample(
         self,
         shape: Shape,

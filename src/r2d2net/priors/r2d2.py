@@ -23,6 +23,7 @@ whose density behaves as |w|^(2 a_pi - 1) at zero and as |w|^-(1 + 2 b) in the t
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any, NamedTuple, Self
 
 import torch
@@ -30,7 +31,7 @@ from torch import Tensor
 from torch.distributions import Gamma
 from torch.nn.functional import softplus
 
-from r2d2net.cache_blocks import fused, piece_size, pieces, require_flat, write
+from r2d2net.cache_blocks import PIECE, fused, piece_size, pieces, require_flat, write
 from r2d2net.distributions import (
     ReciprocalInverseGaussian,
     gig_moments,
@@ -55,6 +56,7 @@ from r2d2net.priors.base import (
     shape_parameter,
     squared,
 )
+from r2d2net.priors.r2d2_blocks import cavi_blocks, gibbs_blocks
 from r2d2net.priors.r2d2_factors import R2D2Factors
 from r2d2net.priors.scale_quadrature import LAPLACE, log_scale_mixture
 
@@ -295,13 +297,37 @@ class R2D2(ContinuousScalePrior[R2D2Scales]):
         self, second_moment: Tensor, scales: R2D2Scales, precision: Tensor, table: tuple[Tensor, ...] | None
     ) -> Tensor:
         """Update T, psi and E[1/v] of a block of weights in place; return the sum of their E T."""
+        return self._cavi_means(second_moment, scales, precision, table).sum()
+
+    def _cavi_means(
+        self, second_moment: Tensor, scales: R2D2Scales, precision: Tensor, table: tuple[Tensor, ...] | None
+    ) -> Tensor:
+        """Update T, psi and E[1/v] of a block of weights in place; return their E T."""
         square = finite_square(second_moment / self.sigma0**2)
         chi, rho = self._psi_conditional(square, scales.T)
         new = scales._replace(psi=positive_finite(torch.sqrt(chi) / math.sqrt(rho)))  # 1 / E[1/psi]
         mean, mean_inverse = moments(*self._t_conditional(square, new), table)
         new = new._replace(T=positive_finite(1 / mean_inverse))
         write((scales.T, scales.psi, precision), (new.T, new.psi, 1 / self.variance(new)))
-        return positive_finite(mean).sum()
+        return positive_finite(mean)
+
+    def gibbs_blocks_(
+        self,
+        weights: Sequence[Tensor],
+        scales: Sequence[R2D2Scales],
+        precisions: Sequence[Tensor],
+        generators: Sequence[torch.Generator | None],
+    ) -> list[R2D2Scales]:
+        if type(self).gibbs_ is R2D2.gibbs_ and _are_small(weights, scales):
+            return gibbs_blocks(self, weights, scales, precisions, generators)
+        return super().gibbs_blocks_(weights, scales, precisions, generators)
+
+    def cavi_blocks_(
+        self, second_moments: Sequence[Tensor], scales: Sequence[R2D2Scales], precisions: Sequence[Tensor]
+    ) -> list[R2D2Scales]:
+        if type(self).cavi_ is R2D2.cavi_ and _are_small(second_moments, scales):
+            return cavi_blocks(self, second_moments, scales, precisions)
+        return super().cavi_blocks_(second_moments, scales, precisions)
 
     def cavi(self, second_moment: Tensor, scales: R2D2Scales) -> R2D2Factors:
         square = finite_square(second_moment / self.sigma0**2)
@@ -368,11 +394,24 @@ class R2D2(ContinuousScalePrior[R2D2Scales]):
 
     def _rate_conditionals(self, omega: Tensor, count: float) -> tuple[Gamma, Gamma | None]:
         """xi | T and, where the total shape is free, eta | T."""
-        shape = count * self.a_pi if self.total is None else self.total
-        xi = Gamma(torch.full_like(omega, shape + self.b), 1 + omega, validate_args=False)
+        shapes = self.rate_shapes(count)
+        xi = Gamma(torch.full_like(omega, shapes[0]), 1 + omega, validate_args=False)
         if self.total is None:
             return xi, None
-        return xi, Gamma(torch.full_like(omega, self._excess(count)), omega, validate_args=False)
+        return xi, Gamma(torch.full_like(omega, shapes[1]), omega, validate_args=False)
+
+    def rate_shapes(self, count: float) -> list[float]:
+        """Return the shapes of the gamma distributions of xi and, where the total shape is free, of eta.
+
+        Args:
+            count: Number of weights of the layer.
+
+        Returns:
+            The shapes.
+        """
+        if self.total is None:
+            return [count * self.a_pi + self.b]
+        return [self.total + self.b, self._excess(count)]
 
     def _draw_rates(self, omega: Tensor, count: float, generator: torch.Generator | None) -> tuple[Tensor, Tensor]:
         xi, eta = (
@@ -416,6 +455,12 @@ class R2D2(ContinuousScalePrior[R2D2Scales]):
             at_zero += log_unit - 0.5 * math.log(2)
         density = log_scale_mixture(w / math.exp(log_unit), kernel, log_mixing, tail_rate=2 * b, log_at_zero=at_zero)
         return density - log_unit
+
+
+def _are_small(tensors: Sequence[Tensor], scales: Sequence[R2D2Scales]) -> bool:
+    """Return whether several layers without groups are few enough elements for one block."""
+    few = len(tensors) > 1 and sum(tensor.numel() for tensor in tensors) <= PIECE
+    return few and all(own.xi.dim() == 0 for own in scales)
 
 
 def _mean_rate(xi: Gamma, eta: Gamma | None) -> Tensor:

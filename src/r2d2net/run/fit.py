@@ -73,12 +73,15 @@ def fit(
             once with and once without its floor, between which validation chooses. Networks that are one Linear layer
             use the floor without a choice.
         restarts: Number of runs from different starts, of which the one with the least validation score is returned;
-            the first is the same as a single run (on one thread). Several runs, of restarts or of priors, need
+            the first is the same as a single run (on one thread; up to rounding where runs of a small perceptron are
+            trained side by side, see `run.side_by_side`). Several runs, of restarts or of priors, need
             validation: where none is given a tenth of the rows is held out and not used for training.
             ``posterior.candidates`` has the scores of all; a run that diverges cannot be chosen.
         jobs: Number of runs at a time on a CPU (restarts, members of an ensemble, chains), in processes of one thread
             each; by default the number of cores. 1 runs them one after the other in this process. The result is
-            bitwise the same. On a GPU it is always 1.
+            bitwise the same. On a GPU it is always 1. Up to eight runs of a small perceptron (Linear layers and
+            activations, by SVGI, CAVI, SVI, MFVI, Radial, MAP or DeepEnsemble) are trained side by side in one pass and
+            count as one.
         n: Number of training rows, for streams that do not know it.
         standardize: Give the network inputs (of tables) and regression targets of mean 0 and variance 1.
         checkpoint_to: Folder for the run's checkpoint, replaced as the run goes on, and for its posterior at the end.

@@ -4,7 +4,8 @@ or members of an ensemble and chains of a sampler, which make one posterior toge
 The score is the negative log predictive density of the validation rows (nats a row, in the user's units) of the state
 that each run would return. Every run is an ordinary one in a folder of its own,
 `r2d2net-candidates/<prior>-<restart>`: so processes hand over results as files, and an interrupted choice goes on with
-what is there. Each uses one thread, wherever it runs: the outcome does not depend on how many run at a time.
+what is there. Each uses one thread, wherever it runs: the outcome does not depend on how many run at a time. Runs of a
+small perceptron are trained side by side in groups (`side_by_side`), each of which is one task.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from r2d2net.run.health import look_at
 from r2d2net.run.orphans import end_with
 from r2d2net.run.progress import lines
 from r2d2net.run.resume import finished, require_same
+from r2d2net.run.side_by_side import groups_of, train_together
 from r2d2net.run.threads import one_thread
 from r2d2net.run.train import Plan, train, with_noise_of_validation
 from r2d2net.specification import reading
@@ -191,15 +193,18 @@ def _outcomes(
 ) -> Iterator[tuple[int, Outcome]]:
     """Yield the number and outcome of each run as it ends."""
     on_cpu = plans[0].model.device.type == "cpu"
-    workers = min(len(plans), joblib.cpu_count() if jobs is None else jobs) if on_cpu else 1
+    groups = groups_of(plans)
+    workers = min(len(groups), joblib.cpu_count() if jobs is None else jobs) if on_cpu else 1
+    parts = [([plans[i] for i in group], [folders[i] for i in group]) for group in groups]
     if workers == 1 or not _can_be_sent(plans[0], jobs):
-        for index, (plan, folder) in enumerate(zip(plans, folders, strict=True)):
-            yield index, _run(plan, folder, quiet)
+        for group, part in zip(groups, parts, strict=True):
+            yield from zip(group, _run(*part, quiet), strict=True)
         return
     pool = joblib.Parallel(workers, backend="loky", return_as="generator_unordered", max_nbytes=None)
     parent = os.getpid()
-    tasks = enumerate(zip(plans, folders, strict=True))
-    yield from pool(joblib.delayed(_work)(index, plan, folder, parent, quiet) for index, (plan, folder) in tasks)
+    tasks = enumerate(parts)
+    for number, outcomes in pool(joblib.delayed(_work)(number, *part, parent, quiet) for number, part in tasks):
+        yield from zip(groups[number], outcomes, strict=True)
 
 
 def _can_be_sent(plan: Plan, jobs: int | None) -> bool:
@@ -215,23 +220,33 @@ def _can_be_sent(plan: Plan, jobs: int | None) -> bool:
     return True
 
 
-def _work(index: int, plan: Plan, folder: Path, parent: int, quiet: bool) -> tuple[int, Outcome]:
-    """Carry out a run in a worker process."""
+def _work(
+    number: int, plans: Sequence[Plan], folders: Sequence[Path], parent: int, quiet: bool
+) -> tuple[int, list[Outcome]]:
+    """Carry out a group of runs in a worker process."""
     end_with(parent)
-    return index, _run(plan, folder, quiet)
+    return number, _run(plans, folders, quiet)
 
 
-def _run(plan: Plan, folder: Path, quiet: bool) -> Outcome:
+def _run(plans: Sequence[Plan], folders: Sequence[Path], quiet: bool) -> list[Outcome]:
+    """Carry out a group of runs: one by itself, several side by side."""
     with one_thread(), warnings.catch_warnings():
         if quiet:
             warnings.simplefilter("ignore")
+        if len(plans) > 1:
+            return [_outcome(plan, end) for plan, end in zip(plans, train_together(plans, folders), strict=True)]
         try:
-            posterior = train(plan, folder, resume=True, verbose=False)
+            return [_outcome(plans[0], train(plans[0], folders[0], resume=True, verbose=False))]
         except DivergenceError as error:
-            return Outcome(None, error)
+            return [Outcome(None, error)]
+
+
+def _outcome(plan: Plan, end: Posterior[Any] | DivergenceError) -> Outcome:
+    if isinstance(end, DivergenceError):
+        return Outcome(None, end)
     if not plan.compared:
         return Outcome(None, None)
-    score = posterior.candidates[0]["validation"]
+    score = end.candidates[0]["validation"]
     if math.isfinite(score):
         return Outcome(score, None)
     return Outcome(None, DivergenceError(("its validation score is ", Value(score))))

@@ -33,9 +33,11 @@ from r2d2net.run.health import look_at
 from r2d2net.run.prepare import Prepared
 from r2d2net.run.progress import progress
 from r2d2net.run.resume import finished, restore, store
+from r2d2net.run.validation_rows import ValidationRows
 
 EPOCH_DRAWS = 20  # weight draws of an epoch's validation score
-LOOK_STEPS = 50  # between two looks at the KL, which costs more than a step, where epochs are short
+LOOK_STEPS = 150  # between two looks at the KL, which costs more than a step, where epochs are short
+FEW_NUMBERS = 1 << 18  # of a state that is looked at as one vector
 FINAL_DRAWS = 100  # of the score by which runs are compared
 ADVICE = "use a smaller lr, clip=1.0, or check the data's scale"  # after divergence
 RUN_AWAY = (Argument("algorithm", "svgi"), " is safer, or use more epochs or a smaller lr")
@@ -60,6 +62,10 @@ class Plan:
         """Seed of this run: the user's for the first run, derived ones for restarts."""
         seed, restart = self.settings["seed"], self.settings["restart"]
         return seed if restart == 0 else mix(seed, RESTART + restart)
+
+    def generator(self) -> torch.Generator:
+        """Return the source of the run's randomness, as it is at the start."""
+        return torch.Generator(self.model.device).manual_seed(mix(self.seed, -1))
 
     @cached_property
     def trainer(self) -> Trainer[Any]:
@@ -113,7 +119,7 @@ def train(plan: Plan, folder: Path | None, *, resume: bool, verbose: bool) -> Po
         done = finished(folder, plan)
         if done is not None:
             return done
-    generator = torch.Generator(plan.model.device).manual_seed(mix(plan.seed, -1))
+    generator = plan.generator()
     run = Progressing(trainer.init(prepared.y, generator, prepared.units.y))
     if folder is not None:
         if resume and (folder / INTERRUPTED).exists():
@@ -122,7 +128,22 @@ def train(plan: Plan, folder: Path | None, *, resume: bool, verbose: bool) -> Po
             store(folder, run, generator, settings)
         checkpoint.remove_partial(folder)
     _loop(plan, run, generator, folder, verbose)
-    source = trainer.finish(run.state if run.best is None else run.best)
+    return finish(plan, run, folder)
+
+
+def finish(plan: Plan, run: Progressing, folder: Path | None) -> Posterior[Any]:
+    """Make the posterior of a run that has come to its end.
+
+    Args:
+        plan: The run.
+        run: Its progress.
+        folder: Where the posterior is saved, in place of the run's checkpoint; None saves nothing.
+
+    Returns:
+        The posterior.
+    """
+    prepared, settings = plan.prepared, plan.settings
+    source = plan.trainer.finish(run.state if run.best is None else run.best)
     if not plan.is_part:
         source = with_noise_of_validation(source, prepared)
     posterior: Posterior[Any] = Posterior(
@@ -151,7 +172,10 @@ def validation_score(source: DrawSource[Any], prepared: Prepared, draws: int, sc
         score: "nll", the negative log predictive density of a row in the user's units, or "auroc", one minus the area
             under the ROC curve of each class against the rest, averaged.
     """
-    predicted, target = _predict_validation(source, prepared, draws)
+    return _score(*_predict_validation(source, prepared, draws), score)
+
+
+def _score(predicted: Prediction, target: torch.Tensor, score: str) -> float:
     if score == "auroc":
         return 1 - macro_auroc(target.reshape(-1).long(), predicted.mean)
     return -float(predicted.log_prob(target).mean())
@@ -171,10 +195,8 @@ def with_noise_of_validation(source: DrawSource[Any], prepared: Prepared) -> Dra
 
 
 def _predict_validation(source: DrawSource[Any], prepared: Prepared, draws: int) -> tuple[Prediction, torch.Tensor]:
-    assert prepared.validation is not None
-    x, y = prepared.validation
-    posterior: Posterior[Any] = Posterior(source, prepared.units, flat_target=False)
-    return posterior.predict(x, draws, seed=0), source.model.likelihood.target(y)
+    held_out = ValidationRows(source.model, prepared)
+    return held_out.predict(source, draws), held_out.target
 
 
 def _loop(
@@ -187,72 +209,86 @@ def _loop(
     settings, every, trainer = plan.settings, plan.checkpoint_every, plan.trainer
     epochs, patience, device = settings["epochs"], settings["patience"], plan.model.device
     batches = plan.prepared.batches.with_seed(plan.seed)
+    held_out = None if plan.prepared.validation is None else ValidationRows(trainer.model, plan.prepared)
     last = time.monotonic()
 
     def store_if_due(at_end: bool) -> None:
         nonlocal last
         if folder is not None and (at_end if every == "epoch" else time.monotonic() - last >= every):
-            _require_finite(run, trainer)
+            require_finite(run, trainer)
             store(folder, run, generator, settings)
             last = time.monotonic()
 
     shown = verbose and sys.stderr.isatty()
     with progress(epochs, run.epoch) if shown else nullcontext(lambda entry: None) as report:
         while run.epoch < epochs:
-            if patience is not None and run.best_epoch >= 0 and run.epoch - 1 - run.best_epoch >= patience:
+            if is_out_of_patience(run, patience):
                 break
             if trainer.is_done(run.state):
                 break
             info: Info | None = None
             for batch in batches.epoch(run.epoch, run.batch):
-                with lent_generator(mix(plan.seed, -3 - int(run.state.step)), device):
+                if trainer.draws_globally(batch):
+                    with lent_generator(mix(plan.seed, -3 - int(run.state.step)), device):
+                        run.state, info = trainer.step(run.state, batch, generator)
+                else:
                     run.state, info = trainer.step(run.state, batch, generator)
                 run.batch += 1
                 nll = float(info.nll)
                 run.nll += nll
                 if not math.isfinite(nll):
-                    _require_finite(run, trainer, nll)
+                    require_finite(run, trainer, nll)
                 if run.batch < settings["batches"]:
                     store_if_due(at_end=False)
-            _require_finite(run, trainer)
-            _require_held(run, plan)
-            looks = (run.epoch + 1) % math.ceil(LOOK_STEPS / settings["batches"]) == 0 or run.epoch + 1 == epochs
-            keeps_best, score = patience is not None, settings["score"]
-            _close_epoch(run, trainer, plan.prepared, info, looks=looks, keeps_best=keeps_best, score=score)
+            require_finite(run, trainer)
+            require_held(run, plan)
+            close_epoch(run, plan, held_out, None if info is None else info.temperature)
             report(run.history[-1])
             store_if_due(at_end=True)
 
 
-def _close_epoch(
-    run: Progressing,
-    trainer: Trainer[Any],
-    prepared: Prepared,
-    info: Info | None,
-    *,
-    looks: bool,
-    keeps_best: bool,
-    score: str,
-) -> None:
+def is_out_of_patience(run: Progressing, patience: int | None) -> bool:
+    """Return whether the validation score has not improved for ``patience`` epochs."""
+    return patience is not None and run.best_epoch >= 0 and run.epoch - 1 - run.best_epoch >= patience
+
+
+def close_epoch(run: Progressing, plan: Plan, held_out: ValidationRows | None, temperature: float | None) -> None:
+    """Add an epoch to the history, and keep its state if it is the best so far and the run stops early.
+
+    Args:
+        run: The progress of the run, after the epoch's last step.
+        plan: The run.
+        held_out: The validation rows, if there are any.
+        temperature: Weight of the prior or the KL in the epoch's last step; None if there was none.
+    """
+    trainer, prepared, settings = plan.trainer, plan.prepared, plan.settings
+    looks = (run.epoch + 1) % math.ceil(LOOK_STEPS / settings["batches"]) == 0 or run.epoch + 1 == settings["epochs"]
     entry = {"epoch": float(run.epoch + 1), "nll": run.nll / max(1, run.batch)}
     kl = trainer.source(run.state).kl() if looks else None
     if kl is not None:
         entry["kl"] = float(kl)
-    if info is not None:
-        entry["temperature"] = info.temperature
+    if temperature is not None:
+        entry["temperature"] = temperature
     variance = run.state.noise.get("variance")
     if variance is not None:
         entry["noise"] = float((variance.sqrt() * prepared.units.y.scale).mean())
     entry.update(trainer.measures(run.state))
-    if prepared.validation is not None:
-        entry["validation"] = validation_score(trainer.source(run.state), prepared, EPOCH_DRAWS, score)
-        if keeps_best and entry["validation"] < run.best_score:
+    if held_out is not None:
+        predicted = held_out.predict(trainer.source(run.state), EPOCH_DRAWS)
+        entry["validation"] = _score(predicted, held_out.target, settings["score"])
+        if settings["patience"] is not None and entry["validation"] < run.best_score:
             run.best_score, run.best_epoch = entry["validation"], run.epoch
-            run.best = unflatten(run.state, {k: v.clone() for k, v in flatten(run.state).items()})
+            run.best = copied(run.state)
     run.history.append(entry)
     run.epoch, run.batch, run.nll = run.epoch + 1, 0, 0.0
 
 
-def _require_held(run: Progressing, plan: Plan) -> None:
+def copied(state: Any) -> Any:
+    """Return a state with tensors of its own."""
+    return unflatten(state, {k: v.clone() for k, v in flatten(state).items()})
+
+
+def require_held(run: Progressing, plan: Plan) -> None:
     """Raise a `DivergenceError` if the algorithm says that its run has left all sense."""
     sign = plan.trainer.run_away(run.state)
     if sign is not None:
@@ -261,15 +297,21 @@ def _require_held(run: Progressing, plan: Plan) -> None:
         raise DivergenceError(problem, argument="algorithm", value=name, fix=RUN_AWAY)
 
 
-def _require_finite(run: Progressing, trainer: Trainer[Any], nll: float = 0.0) -> None:
+def require_finite(run: Progressing, trainer: Trainer[Any], nll: float = 0.0) -> None:
     """Raise a `DivergenceError` if the state is not finite, before it can replace a good checkpoint."""
+    # draws were looked at as they came
+    looked_at = {
+        name: tensor
+        for name, tensor in flatten(run.state).items()
+        if tensor.is_floating_point() and not name.startswith(STORED)
+    }
+    if math.isfinite(nll) and _are_small_and_finite(list(looked_at.values())):
+        return
     bad = {
         name
-        for name, tensor in flatten(run.state).items()
-        # a network's own buffers may hold infinities, such as attention masks; draws were looked at as they came
-        if tensor.is_floating_point()
-        and not name.startswith(STORED)
-        and not bool((~tensor.isnan() if name.startswith("buffers/") else tensor.isfinite()).all())
+        for name, tensor in looked_at.items()
+        # a network's own buffers may hold infinities, such as attention masks
+        if not bool((~tensor.isnan() if name.startswith("buffers/") else tensor.isfinite()).all())
     }
     if math.isfinite(nll) and not bad:
         return
@@ -281,3 +323,10 @@ def _require_finite(run: Progressing, trainer: Trainer[Any], nll: float = 0.0) -
     if bad and not names:
         where = f"{min(bad)} of the algorithm's state is not finite"
     raise DivergenceError(f"{what} at step {int(run.state.step)}: {where}", fix=ADVICE)
+
+
+def _are_small_and_finite(tensors: list[torch.Tensor]) -> bool:
+    """Return whether tensors are few numbers, looked at in one operation, and all finite."""
+    if sum(tensor.numel() for tensor in tensors) > FEW_NUMBERS:
+        return False
+    return bool(torch.isfinite(torch.cat([tensor.reshape(-1) for tensor in tensors])).all())

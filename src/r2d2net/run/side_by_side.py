@@ -1,0 +1,230 @@
+"""Runs of one small perceptron that are trained side by side, in one pass of all of them: see `inference.members`.
+
+Each run has its own seed, order of rows, history, best state and end, as a run by itself has; what they share is the
+number of the step. One that stops early or diverges is left as it was, and the others go on. There is one checkpoint
+for all, so that after a kill they continue from the same step.
+
+Which runs go together depends on the plans alone, never on the number of processes or cores: batched products round
+otherwise than single ones, and a result must not depend on the machine's load.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from r2d2net import checkpoint
+from r2d2net.errors import DivergenceError
+from r2d2net.inference.base import flatten, part, unflatten
+from r2d2net.inference.members import Members, are_alike, members_of
+from r2d2net.posterior import INTERRUPTED, Posterior
+from r2d2net.run import train as single
+from r2d2net.run.batches import TensorBatches, permutation
+from r2d2net.run.resume import finished, require_same
+from r2d2net.run.train import Plan, Progressing
+from r2d2net.run.validation_rows import ValidationRows
+from r2d2net.specification import reading
+
+MOST = 8  # runs of a group: their states and activations stay in a cache
+FOLDER = "together"  # of a group's checkpoint, with the number of its first run
+
+
+def groups_of(plans: Sequence[Plan]) -> list[list[int]]:
+    """Sort runs into groups that are trained side by side.
+
+    Args:
+        plans: The runs.
+
+    Returns:
+        The numbers of the runs of each group, in order; a run that goes with no other is a group of its own.
+    """
+    bounds = [0]
+    for index in range(1, len(plans) + 1):
+        if index == len(plans) or index - bounds[-1] == MOST or not _go_together(plans[bounds[-1]], plans[index]):
+            bounds.append(index)
+    return [list(range(start, stop)) for start, stop in pairwise(bounds)]
+
+
+def _go_together(one: Plan, other: Plan) -> bool:
+    mine, theirs = one.prepared.batches, other.prepared.batches
+    if not isinstance(mine, TensorBatches) or not isinstance(theirs, TensorBatches):
+        return False
+    takes = getattr(one.trainer, "joint", None) is not None and one.trainer.joint.takes(mine.x)  # type: ignore[attr-defined]
+    shapes = [(b.n, b.size, b.x.shape[1:], b.y.shape[1:], b.y.dtype) for b in (mine, theirs)] if takes else [0, 1]
+    lengths = [(plan.settings["epochs"], plan.settings["patience"], plan.checkpoint_every) for plan in (one, other)]
+    return shapes[0] == shapes[1] and lengths[0] == lengths[1] and are_alike([one.trainer, other.trainer], mine.size)
+
+
+class Group:
+    """Runs side by side, and how far they have come.
+
+    Args:
+        plans: The runs, of one group of `groups_of`.
+    """
+
+    def __init__(self, plans: Sequence[Plan]) -> None:
+        self.plans = list(plans)
+        self.generators = [plan.generator() for plan in plans]
+        starts = zip(plans, self.generators, strict=True)
+        states = [plan.trainer.init(plan.prepared.y, g, plan.prepared.units.y) for plan, g in starts]
+        self.runs = [Progressing(state) for state in states]
+        self.failures: list[DivergenceError | None] = [None] * len(plans)
+        self.epoch, self.batch = 0, 0
+
+    def open(self, k: int) -> bool:
+        """Return whether run k goes on: it has not diverged and not used up its patience."""
+        is_out = single.is_out_of_patience(self.runs[k], self.plans[k].settings["patience"])
+        return self.failures[k] is None and not is_out
+
+    def store(self, folder: Path) -> None:
+        """Write the checkpoint of all runs."""
+        tensors: dict[str, Tensor] = {}
+        for k, (run, generator) in enumerate(zip(self.runs, self.generators, strict=True)):
+            tensors |= {f"{k}/state/{name}": tensor for name, tensor in flatten(run.state).items()}
+            if run.best is not None:
+                tensors |= {f"{k}/best/{name}": tensor for name, tensor in flatten(run.best).items()}
+            tensors[f"{k}/generator"] = generator.get_state()
+        records = [
+            {
+                "epoch": run.epoch,
+                "nll": run.nll,
+                "history": run.history,
+                "best_score": run.best_score,
+                "best_epoch": run.best_epoch,
+                "failure": None if failure is None else [str(failure.problem), str(failure.fix)],
+            }
+            for run, failure in zip(self.runs, self.failures, strict=True)
+        ]
+        header = {"settings": [plan.settings for plan in self.plans], "epoch": self.epoch, "batch": self.batch}
+        checkpoint.write(folder / INTERRUPTED, tensors, {**header, "runs": records})
+
+    def restore(self, folder: Path) -> None:
+        """Restore all runs from their checkpoint."""
+        path = folder / INTERRUPTED
+        with reading(path):
+            tensors, header = checkpoint.read(path)
+            require_same(path, header["settings"], [plan.settings for plan in self.plans])
+            self.epoch, self.batch = header["epoch"], header["batch"]
+            for k, (run, record) in enumerate(zip(self.runs, header["runs"], strict=True)):
+                template = run.state
+                run.state = unflatten(template, part(tensors, f"{k}/state/"))
+                run.epoch, run.nll, run.history = (record[name] for name in ("epoch", "nll", "history"))
+                run.batch = self.batch
+                run.best_score, run.best_epoch = record["best_score"], record["best_epoch"]
+                if run.best_epoch >= 0:
+                    run.best = unflatten(template, part(tensors, f"{k}/best/"))
+                self.generators[k].set_state(tensors[f"{k}/generator"])
+                if record["failure"] is not None:
+                    problem, fix = record["failure"]
+                    self.failures[k] = DivergenceError(problem, fix=fix)
+
+
+def train_together(plans: Sequence[Plan], folders: Sequence[Path]) -> list[Posterior[Any] | DivergenceError]:
+    """Run the plans of a group to their ends, going on from where their folders say they stand.
+
+    Args:
+        plans: The runs.
+        folders: Folder of each run, to which its posterior is saved. The checkpoint of the group lies beside them.
+
+    Returns:
+        The posterior of each run, or the error by which it ended.
+    """
+    folder = folders[0].with_name(f"{FOLDER}-{folders[0].name}")
+    group = Group(plans)
+    if (folder / INTERRUPTED).exists():
+        group.restore(folder)
+    else:
+        group.store(folder)
+    checkpoint.remove_partial(folder)
+    members = members_of([plan.trainer for plan in plans], [run.state for run in group.runs])
+    for run, state in zip(group.runs, members.states, strict=True):
+        run.state = state
+    _loop(group, members, folder)
+    return [_end(group, k, own) for k, own in enumerate(folders)]
+
+
+def _end(group: Group, k: int, folder: Path) -> Posterior[Any] | DivergenceError:
+    """Make or read the posterior of a run, or return its failure."""
+    failure, plan, run = group.failures[k], group.plans[k], group.runs[k]
+    if failure is not None:
+        return failure
+    done = finished(folder, plan)
+    if done is not None:
+        return done
+    run.state = single.copied(run.state)
+    return single.finish(plan, run, folder)
+
+
+def _loop(group: Group, members: Members, folder: Path) -> None:
+    plans, runs = group.plans, group.runs
+    settings, every = plans[0].settings, plans[0].checkpoint_every
+    rows = {id(plan.prepared): plan for plan in plans if plan.prepared.validation is not None}
+    held = {key: ValidationRows(plan.trainer.model, plan.prepared) for key, plan in rows.items()}
+    last = time.monotonic()
+
+    def store_if_due(at_end: bool) -> None:
+        nonlocal last
+        if at_end if every == "epoch" else time.monotonic() - last >= every:
+            for k in opened():
+                _look(group, k)
+            group.store(folder)
+            last = time.monotonic()
+
+    def opened() -> list[int]:
+        return [k for k in range(len(plans)) if group.open(k)]
+
+    while group.epoch < settings["epochs"] and (present := opened()):
+        for batch in _batches(plans, group.epoch, group.batch):
+            losses = members.step(batch, group.generators)
+            group.batch += 1
+            for k in present:
+                runs[k].batch = group.batch
+                runs[k].nll += losses[k]
+                if not math.isfinite(losses[k]):
+                    _look(group, k, losses[k])
+            present = [k for k in present if group.failures[k] is None]
+            if not present:
+                break
+            if group.batch < settings["batches"]:
+                store_if_due(at_end=False)
+                present = [k for k in present if group.failures[k] is None]
+        for k in present:
+            _look(group, k)
+        for k in [k for k in present if group.failures[k] is None]:
+            single.close_epoch(runs[k], plans[k], held.get(id(plans[k].prepared)), members.temperature)
+        group.epoch, group.batch = group.epoch + 1, 0
+        store_if_due(at_end=True)
+
+
+def _look(group: Group, k: int, nll: float = 0.0) -> None:
+    """Note a run's failure if its state is not finite."""
+    try:
+        single.require_finite(group.runs[k], group.plans[k].trainer, nll)
+    except DivergenceError as error:
+        group.failures[k] = error
+
+
+def _batches(plans: Sequence[Plan], epoch: int, skip: int) -> Iterator[tuple[Tensor, Tensor]]:
+    """Yield the batches of all runs in an epoch, each in its own order of rows, (runs, rows, ...)."""
+    each = [plan.prepared.batches for plan in plans if isinstance(plan.prepared.batches, TensorBatches)]
+    first = each[0]
+    orders = torch.stack([permutation(first.n, plan.seed, epoch) for plan in plans]).to(first.y.device)
+    share = all(b.x is first.x and b.y is first.y for b in each)
+    for k in range(skip, first.per_epoch()):
+        rows = orders[:, k * first.size : (k + 1) * first.size]
+        if share:
+            flat, shape = rows.reshape(-1), rows.shape
+            yield (
+                first.x.index_select(0, flat).unflatten(0, shape),
+                first.y.index_select(0, flat).unflatten(0, shape),
+            )
+        else:
+            pairs = [(b.x.index_select(0, own), b.y.index_select(0, own)) for b, own in zip(each, rows, strict=True)]
+            yield torch.stack([x for x, _ in pairs]), torch.stack([y for _, y in pairs])

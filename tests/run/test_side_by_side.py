@@ -1,0 +1,288 @@
+"""Runs side by side against the same runs one by one; their ends, and interruptions."""
+
+import math
+
+import pytest
+import torch
+from torch import nn
+
+import r2d2net as rn
+from r2d2net import inference, likelihoods, priors
+from r2d2net.inference.base import flatten
+from r2d2net.inference.members import Members
+from r2d2net.posterior import Posterior
+from r2d2net.run import several_runs, side_by_side
+from r2d2net.run import train as runs
+from r2d2net.run.prepare import prepare
+from r2d2net.specification import describe, describe_model
+
+ROWS, RUNS = 60, 3
+FAST = {"epochs": 4, "batch_size": 15, "seed": 1, "verbose": False, "jobs": 1}
+
+
+def data():
+    x = torch.randn(ROWS, 3, generator=torch.Generator().manual_seed(1)).double()
+    return x, 10 + 3 * x[:, 0] + x[:, 1].sin()
+
+
+def network(outputs=1):
+    torch.manual_seed(4)
+    return rn.nets.mlp(3, [8, 6], outputs).double()
+
+
+def fit(method, own_prior=None, likelihood=None, *, classes=False, **options):
+    x, y = data()
+    y = (y > 10).long() if classes else y
+    model = rn.BayesianModel(network(2 if classes else 1), own_prior, likelihood)
+    return rn.fit(model, (x, y), method, **{**FAST, **options})
+
+
+def same(one, other):
+    """Whether two posteriors are the same to the bit."""
+    mine, theirs = (flatten(posterior.state) for posterior in (one, other))
+    return mine.keys() == theirs.keys() and all(torch.equal(tensor, theirs[name]) for name, tensor in mine.items())
+
+
+@pytest.fixture
+def ends(monkeypatch):
+    """Collect the posteriors of all single runs by (candidate, restart), and how many went together."""
+    found, finish, together = {}, runs.finish, side_by_side.train_together
+
+    def collected(plan, run, folder):
+        posterior = finish(plan, run, folder)
+        found[plan.settings["candidate"], plan.settings["restart"]] = posterior
+        return posterior
+
+    def counted(plans, folders):
+        found["together"] = found.get("together", 0) + len(plans)
+        return together(plans, folders)
+
+    monkeypatch.setattr(runs, "finish", collected)
+    monkeypatch.setattr(several_runs, "train_together", counted)
+    return found
+
+
+def one_by_one(monkeypatch):
+    monkeypatch.setattr(several_runs, "groups_of", lambda plans: [[index] for index in range(len(plans))])
+
+
+def assert_equal_runs(one, other):
+    """To 1e-6, in float64: rounding of 1e-16 grows over 16 steps and their sweeps."""
+    assert one.keys() == other.keys()
+    for key, posterior in one.items():
+        theirs = other[key]
+        assert posterior.settings == theirs.settings
+        assert [entry.keys() for entry in posterior.history] == [entry.keys() for entry in theirs.history]
+        for mine, yours in zip(posterior.history, theirs.history, strict=True):
+            assert mine == pytest.approx(yours, rel=1e-6, abs=1e-6)
+        tensors = flatten(theirs.state)
+        for name, tensor in flatten(posterior.state).items():
+            if "scales" not in name:  # these may be 1e30
+                torch.testing.assert_close(tensor, tensors[name], rtol=1e-6, atol=1e-6)
+
+
+CASES = {
+    "svgi": (inference.SVGI(), priors.R2D2(), None, {"restarts": RUNS}),
+    "svgi-drawn": (inference.SVGI(estimator="weights"), priors.R2D2(), None, {"restarts": RUNS}),
+    "svgi-horseshoe": (inference.SVGI(sweep_every=3), priors.Horseshoe(), None, {"restarts": RUNS}),
+    "svgi-scaled-classes": (
+        inference.SVGI(variance="scaled"),
+        priors.R2D2(),
+        likelihoods.Categorical(),
+        {"restarts": RUNS, "classes": True, "score": "auroc"},
+    ),
+    "svgi-early-stopping": (
+        inference.SVGI(lr=0.6, schedule="constant"),
+        priors.R2D2(),
+        None,
+        {"restarts": RUNS, "patience": 1, "epochs": 12},
+    ),
+    "svgi-prior-auto": (inference.SVGI(), priors.R2D2(), None, {"prior": "auto", "restarts": 2}),
+    "cavi": (inference.CAVI(), priors.R2D2(), None, {"restarts": RUNS}),
+    "svi-heteroscedastic": (inference.SVI(), priors.SpikeSlab(), None, {"restarts": RUNS}),
+    "mfvi": (inference.MFVI(), priors.Gaussian(), None, {"restarts": RUNS}),
+    "radial": (inference.Radial(), priors.R2D2(), None, {"restarts": RUNS}),
+    "map": (inference.MAP(), priors.GeneralizedDoublePareto(), None, {"restarts": RUNS}),
+    "ensemble": (inference.DeepEnsemble(members=RUNS), priors.Gaussian(), None, {}),
+    "ensemble-validation": (inference.DeepEnsemble(members=RUNS), priors.Gaussian(), None, {"validation": 0.2}),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_runs_are_those_one_by_one(case, ends, monkeypatch):
+    method, prior, likelihood, options = CASES[case]
+    posterior = fit(method, prior, likelihood, **options)
+    together = dict(ends)
+    assert together.pop("together") == len(together) > 1
+    again = fit(method, prior, likelihood, **options)
+    assert same(posterior, again)
+    assert posterior.history == again.history
+    ends.clear()
+    one_by_one(monkeypatch)
+    alone = fit(method, prior, likelihood, **options)
+    assert "together" not in ends
+    assert_equal_runs(together, ends)
+    assert_equal_runs({"": posterior}, {"": alone})
+    assert len(posterior.candidates) == len(alone.candidates)
+    for mine, theirs in zip(posterior.candidates, alone.candidates, strict=True):
+        assert mine == {**theirs, "validation": pytest.approx(theirs["validation"], rel=1e-5)}
+    if "patience" in options:  # runs that end at different epochs, before the last
+        assert len({len(run.history) for run in together.values()}) > 1
+
+
+@pytest.mark.parametrize(
+    ("method", "net"),
+    [
+        (inference.SVGI(), nn.Sequential(nn.Linear(3, 4), nn.Dropout(0.1), nn.Linear(4, 1)).double()),
+        (inference.SVGI(clip=1.0), network()),
+        (inference.SGLD(chains=2), network()),
+        (inference.MCDropout(), network()),
+    ],
+    ids=["dropout-layer", "clip", "chains", "mc-dropout"],
+)
+def test_others_go_one_by_one(method, net, ends):
+    model = rn.BayesianModel(net, priors.Gaussian())
+    options = {} if method.runs > 1 else {"restarts": 2}
+    rn.fit(model, data(), method, **{**FAST, "epochs": 20, **options})
+    assert "together" not in ends
+
+
+def test_groups_are_of_a_bounded_size(monkeypatch):
+    sizes = []
+    together = side_by_side.train_together
+    monkeypatch.setattr(side_by_side, "MOST", 2)
+    monkeypatch.setattr(several_runs, "train_together", lambda p, f: (sizes.append(len(p)), together(p, f))[1])
+    posterior = fit("svgi", restarts=5, epochs=2)
+    assert sizes == [2, 2]
+    assert len(posterior.candidates) == 5
+
+
+def test_processes_give_the_same_bits(monkeypatch):
+    monkeypatch.setattr(side_by_side, "MOST", 2)
+    here, there = (fit("svgi", restarts=4, epochs=2, jobs=jobs) for jobs in (1, 2))
+    assert here.candidates == there.candidates
+    assert torch.equal(here.state.mean, there.state.mean)
+
+
+def test_each_run_may_have_rows_of_its_own(tmp_path):
+    """Plans with different data of one shape go together too, as folds or bootstrap samples would."""
+    plans, x, y = [], *data()
+    for k in range(3):
+        rows = torch.randint(ROWS, (ROWS,), generator=torch.Generator().manual_seed(k))
+        model, method = rn.BayesianModel(network()), inference.SVGI()
+        prepared = prepare(model, (x[rows], y[rows]), 15, k, None, None, True)
+        settings = {"seed": k, "restart": 0, "candidate": "given", "epochs": 3, "batches": 4, "patience": None}
+        settings |= {"score": "nll", "algorithm": describe(method), "model": describe_model(model), "data": k}
+        plans.append(runs.Plan(model, method, prepared, settings, 60.0))
+    assert side_by_side.groups_of(plans) == [[0, 1, 2]]
+    together = side_by_side.train_together(plans, [tmp_path / f"{k}" for k in range(3)])
+    for plan, posterior in zip(plans, together, strict=True):
+        assert isinstance(posterior, Posterior)
+        alone = runs.train(plan, None, resume=False, verbose=False)
+        torch.testing.assert_close(posterior.state.mean, alone.state.mean, rtol=1e-6, atol=1e-6)
+
+
+# --- failures and interruptions
+
+
+def spoil(members, run):
+    """Make the weights of one run infinite."""
+    members.matrices.mean[run].fill_(math.inf)
+
+
+@pytest.mark.parametrize("at", [3, 8, 12])
+def test_a_run_that_diverges_is_out_and_the_others_go_on(at, ends, monkeypatch):
+    """At a step whose scales are swept (8), at the end of an epoch (12), and between."""
+    fit("svgi", restarts=RUNS)
+    unspoilt = dict(ends)
+    ends.clear()
+    step = Members.step
+
+    def spoilt(members, batch, generators):
+        losses = step(members, batch, generators)
+        if int(members.steps[0]) == at:
+            spoil(members, 1)
+        return losses
+
+    monkeypatch.setattr(Members, "step", spoilt)
+    posterior = fit("svgi", restarts=RUNS)
+    assert [entry["validation"] is None for entry in posterior.candidates] == [False, True, False]
+    assert posterior.candidates[1]["error"].startswith(("the loss became", "training diverged"))
+    assert ("given", 1) not in ends
+    for key, run in ends.items():
+        if key != "together":
+            assert torch.equal(run.state.mean, unspoilt[key].state.mean)
+    monkeypatch.setattr(Members, "step", lambda m, b, g: (step(m, b, g), [spoil(m, k) for k in range(RUNS)])[0])
+    with pytest.raises(rn.errors.DivergenceError, match=r"^all 3 runs failed; the first: "):
+        fit("svgi", restarts=RUNS)
+
+
+class Killed(BaseException):
+    """Stands for SIGKILL inside this process."""
+
+
+@pytest.mark.parametrize("method", ["svgi", "ensemble"])
+@pytest.mark.parametrize("every", [0, "epoch"])
+def test_killed_and_resumed(method, every, tmp_path, monkeypatch):
+    """Killed after 5 of 12 steps, then while the first posterior is saved: bitwise as if nothing had happened."""
+    chosen = inference.SVGI() if method == "svgi" else inference.DeepEnsemble(members=RUNS)
+    options = {"restarts": RUNS, "patience": 3} if method == "svgi" else {"validation": 0.2}
+    options = {"own_prior": priors.Gaussian(), **options}
+    alone = fit(chosen, **options)
+    step, taken = Members.step, []
+
+    def counted(*arguments):
+        taken.append(1)
+        if len(taken) == 6:
+            raise Killed
+        return step(*arguments)
+
+    monkeypatch.setattr(Members, "step", counted)
+    resume = {**options, "resume": tmp_path, "checkpoint_every": every}
+    with pytest.raises(Killed):
+        fit(chosen, **resume)
+    finish = runs.finish
+    monkeypatch.setattr(runs, "finish", lambda *a: (finish(*a), (_ for _ in ()).throw(Killed))[1])
+    with pytest.raises(Killed):
+        fit(chosen, **resume)
+    steps = len(taken)
+    assert steps == 6 + (7 if every == 0 else 9)  # from step 5, or from the end of the first epoch
+    monkeypatch.setattr(runs, "finish", finish)
+    resumed = fit(chosen, **resume)
+    assert len(taken) == steps
+    assert same(resumed, alone)
+    assert resumed.history == alone.history
+    assert resumed.candidates == alone.candidates
+    assert [path.name for path in tmp_path.iterdir()] == ["posterior.safetensors"]
+
+
+def test_a_failure_outlives_a_kill(tmp_path, monkeypatch):
+    step, taken = Members.step, []
+
+    def spoilt(members, batch, generators):
+        losses = step(members, batch, generators)
+        taken.append(1)
+        if len(taken) == 2:
+            spoil(members, 0)
+        if len(taken) == 10:
+            raise Killed
+        return losses
+
+    monkeypatch.setattr(Members, "step", spoilt)
+    options = {"restarts": 2, "resume": tmp_path, "checkpoint_every": "epoch"}
+    with pytest.raises(Killed):
+        fit("svgi", **options)
+    posterior = fit("svgi", **options)
+    assert posterior.candidates[0]["error"].startswith(("the loss became", "training diverged"))
+    assert posterior.settings["restart"] == 1
+
+
+def test_another_groups_checkpoint_is_refused(tmp_path, monkeypatch):
+    def killed(*arguments):
+        raise Killed
+
+    monkeypatch.setattr(Members, "step", killed)
+    with pytest.raises(Killed):
+        fit("svgi", restarts=2, resume=tmp_path)
+    with pytest.raises(rn.errors.CheckpointError, match="epochs=4, here epochs=5"):
+        fit("svgi", restarts=2, resume=tmp_path, epochs=5)
