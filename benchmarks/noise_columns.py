@@ -36,7 +36,8 @@ from r2d2net.provenance import provenance
 
 NOISE = 90
 FITS = {
-    "R2D2 (default)": [],
+    "default": [],
+    "R2D2 by SVGI": ["--algorithm", "svgi"],
     "R2D2 by chains": ["--algorithm", "auto"],
     "R2D2, linear, exact": ["--algorithm", "auto", "--hidden", "0"],
     "adaptive R2D2": ["--prior", "adaptive"],

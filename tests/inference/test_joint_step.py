@@ -47,7 +47,15 @@ def after(method, prior, net, likelihood, y, *, jointly, **options):
 
 
 CASES = {
-    "svgi-local-relu": (inference.SVGI(), priors.R2D2(), "relu", likelihoods.Gaussian(), {}),
+    "svgi-local-relu": (inference.SVGI(averaging=1.0), priors.R2D2(), "relu", likelihoods.Gaussian(), {}),
+    "svgi-averaged": (inference.SVGI(averaging=0.1), priors.R2D2(), "relu", likelihoods.Gaussian(), {}),
+    "svgi-averaged-drawn": (
+        inference.SVGI(averaging=0.1, estimator="weights"),
+        priors.R2D2(),
+        "relu",
+        likelihoods.Gaussian(),
+        {},
+    ),
     "svgi-drawn-tanh": (
         inference.SVGI(estimator="weights"),
         priors.R2D2(),

@@ -82,7 +82,14 @@ def assert_equal_runs(one, other):
 
 
 CASES = {
-    "svgi": (inference.SVGI(), priors.R2D2(), None, {"restarts": RUNS}),
+    "svgi": (inference.SVGI(averaging=1.0), priors.R2D2(), None, {"restarts": RUNS}),
+    "svgi-averaged": (inference.SVGI(averaging=0.1), priors.R2D2(), None, {"restarts": RUNS}),
+    "svgi-averaged-drawn": (
+        inference.SVGI(averaging=0.1, estimator="weights"),
+        priors.R2D2(),
+        None,
+        {"restarts": RUNS},
+    ),
     "svgi-drawn": (inference.SVGI(estimator="weights"), priors.R2D2(), None, {"restarts": RUNS}),
     "svgi-horseshoe": (inference.SVGI(sweep_every=3), priors.Horseshoe(), None, {"restarts": RUNS}),
     "svgi-scaled-classes": (
