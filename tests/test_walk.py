@@ -8,7 +8,7 @@ import torch
 
 import r2d2net as rn
 
-MOST_FILES = 36  # the last to join is the look at the finished fit, run/health.py
+MOST_FILES = 41  # the last to join are the passes of small perceptrons that are written by hand
 PACKAGE = Path(rn.__file__).parent
 
 
