@@ -9,6 +9,7 @@ import pytest
 
 from r2d2net.errors import ParameterError
 from r2d2net.estimators import R2D2Regressor
+from r2d2net.report.run_page import _candidates
 from r2d2net.tables.settings import Settings
 from table_runs import command, make_table
 
@@ -422,3 +423,19 @@ def test_classes_are_trained_and_validated_by_their_shares(tmp_path, monkeypatch
     assert ended.code == 0, ended.error
     assert "rows: 70 training, 10 validation, 20 test" in ended.error
     assert [np.bincount(part).tolist() for part in seen[0]] == [[63, 7], [9, 1]]
+
+
+def test_the_page_lists_the_models_of_stacking():
+    entry = {"prior": "R2D2", "algorithm": "MCLMC", "spread": 1.0}
+    candidates = [
+        {"name": "linear, R2D2", "weight": 0.25, "score": -5.5, **entry},
+        {"name": "network, R2D2", "weight": 0.75, "score": -5.25, **entry},
+        {"name": "broken | model", "weight": 0.0, "score": None, **entry},
+    ]
+    lines = _candidates({"posterior": {"candidates": candidates}}).splitlines()
+    assert lines[2:] == [
+        "| network, R2D2 | MCLMC | 75% | 5.25 |",
+        "| linear, R2D2 | MCLMC | 25% | 5.5 |",
+        r"| broken \| model | MCLMC | 0% | not fitted |",
+    ]
+    assert _candidates({"posterior": {"algorithm": "SVGI"}}) == ""
