@@ -293,3 +293,16 @@ def test_another_groups_checkpoint_is_refused(tmp_path, monkeypatch):
         fit("svgi", restarts=2, resume=tmp_path)
     with pytest.raises(rn.errors.CheckpointError, match="epochs=4, here epochs=5"):
         fit("svgi", restarts=2, resume=tmp_path, epochs=5)
+
+
+def test_draws_that_come_in_pieces_are_joined():
+    """A network of more weights than a cache holds: its draws come one by one, and validation rows need them all."""
+    x = torch.randn(40, 120, generator=torch.Generator().manual_seed(0))
+    posterior = rn.fit(
+        rn.BayesianModel(rn.nets.mlp(120, [50, 50], 1)), (x, x[:, 0]), epochs=2, validation=0.2, verbose=False
+    )
+    pieces = list(posterior.source.draws(100, torch.Generator().manual_seed(1)))
+    joined = posterior.source.joined(100, torch.Generator().manual_seed(1))
+    assert len(pieces) > 1
+    assert torch.equal(joined.weights, torch.cat([piece.weights for piece in pieces]))
+    assert joined.noise["variance"].shape[0] == len(joined.fixed) == 100

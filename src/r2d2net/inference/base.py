@@ -120,6 +120,26 @@ class DrawSource(ABC, Generic[StateT]):
             Draws of that one network.
         """
 
+    def joined(self, n: int, generator: torch.Generator | None = None) -> Draws:
+        """Draw networks, all in one piece.
+
+        Args:
+            n: Number of networks.
+            generator: Source of randomness, on the model's device; None for torch's global generator.
+
+        Returns:
+            The draws, which `draws` may yield in several pieces.
+        """
+        pieces = list(self.draws(n, generator))
+        if len(pieces) == 1:
+            return pieces[0]
+
+        def cat(of: Callable[[Draws], Tensors]) -> Tensors:
+            return {name: torch.cat([of(piece)[name] for piece in pieces]) for name in of(pieces[0])}
+
+        weights, fixed = (torch.cat([piece[place] for piece in pieces]) for place in (0, 1))
+        return Draws(weights, fixed, cat(lambda piece: piece.buffers), cat(lambda piece: piece.noise))
+
     def sample(self, n: int, generator: torch.Generator | None = None) -> Tensor:
         """Draw the Bayesian weights of networks.
 

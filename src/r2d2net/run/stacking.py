@@ -430,7 +430,7 @@ def _mixture(
     for (fitted, _), count in zip(members, shares([weight for _, weight in members], total), strict=True):
         if count == 0:
             continue
-        (drawn,) = fitted.posterior.source.draws(count, generator)
+        drawn = fitted.posterior.source.joined(count, generator)
         weights.append(embed(drawn, fitted.candidate.form, fitted.posterior.model, form, whole))
         noises.append(drawn.noise)
     stored = torch.cat(weights)[None]

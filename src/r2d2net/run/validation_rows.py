@@ -59,7 +59,7 @@ class ValidationRows:
             return posterior.predict(self.x, draws, seed=0)
         generator = torch.Generator(self.model.device).manual_seed(0)
         with torch.no_grad():
-            (networks,) = source.draws(count, generator)
+            networks = source.joined(count, generator)
             room = layers.room(count, networks.weights)
             room.parameters.copy_(torch.cat((networks.weights, networks.fixed), 1))
             outputs, _ = layers.given(room, self.inputs.expand(count, *self.inputs.shape))
