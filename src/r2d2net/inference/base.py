@@ -137,7 +137,7 @@ class DrawSource(ABC, Generic[StateT]):
         def cat(of: Callable[[Draws], Tensors]) -> Tensors:
             return {name: torch.cat([of(piece)[name] for piece in pieces]) for name in of(pieces[0])}
 
-        weights, fixed = (torch.cat([piece[place] for piece in pieces]) for place in (0, 1))
+        weights, fixed = torch.cat([piece.weights for piece in pieces]), torch.cat([piece.fixed for piece in pieces])
         return Draws(weights, fixed, cat(lambda piece: piece.buffers), cat(lambda piece: piece.noise))
 
     def sample(self, n: int, generator: torch.Generator | None = None) -> Tensor:
