@@ -1,12 +1,13 @@
 """A real table drowned in noise: scikit-learn's diabetes with 90 columns of pure noise, `r2d2net fit` by its defaults.
 
-    python benchmarks/noise_columns.py  [--seeds 2000 2001 2002 2003 2004] [--out out/bench]
+    python benchmarks/noise_columns.py  [--seeds 2000 2001 2002 2003 2004] [--only default] [--out out/bench]
 
 442 rows, a fifth of them for the test. Each seed has its own noise, split and fit. Beside the default stand the same
 network with other priors and algorithms, and ridge regression, its penalty by cross-validation on the rows that are not
 for the test. Given are the errors on test rows, and how well the inputs' rank tells the ten true columns from the noise
 (AUROC; for ridge by |coefficient|; last, by each column's |correlation| with the target, which needs no model). Results
-are written to noise-columns.json as they come, and those that are there are not computed again.
+are written to noise-columns.json as they come, and those that are there are not computed again; with ``--only`` other
+contestants keep the results that they have, and "older" names the commit that these are of.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import json
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -91,13 +93,13 @@ def correlation(table: pd.DataFrame, test: np.ndarray, true: list[str]) -> dict[
     return {"auroc": float(roc_auc_score(strength.index.isin(true), strength))}
 
 
-def run_seed(seed: int) -> dict[str, dict[str, Any]]:
-    """Run every contestant on the table of one seed."""
+def run_seed(seed: int, only: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """Run contestants on the table of one seed."""
     table, true = drowned(seed)
     with tempfile.TemporaryDirectory() as folder:
         data = Path(folder) / "diabetes.csv"
         table.to_csv(data, index=False)
-        runs = {name: Path(folder) / f"run-{i}" for i, name in enumerate(FITS)}
+        runs = {name: Path(folder) / f"run-{i}" for i, name in enumerate(only)}
         metrics = {name: fitted(data, FITS[name], seed, true, run) for name, run in runs.items()}
         rows = [pd.read_csv(run / "test_predictions.csv")["row"].to_numpy() - 1 for run in runs.values()]
         assert all(np.array_equal(rows[0], other) for other in rows)
@@ -126,6 +128,7 @@ def main() -> None:
     """Run the seeds without results and print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, nargs="+", default=[2000, 2001, 2002, 2003, 2004])
+    parser.add_argument("--only", nargs="+", choices=list(FITS), default=list(FITS))
     parser.add_argument("--out", type=Path, default=Path("out/bench"))
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
@@ -135,7 +138,14 @@ def main() -> None:
     seeds = [str(seed) for seed in options.seeds]
     for seed in seeds:
         if seed not in runs or runs[seed]["settings"] != settings:
-            runs[seed] = {"results": run_seed(int(seed)), **provenance(settings, int(seed))}
+            kept = {k: v for k, v in runs.get(seed, {}).get("results", {}).items() if k in FITS}
+            if kept.keys() | set(options.only) < FITS.keys():
+                raise SystemExit(
+                    f"seed {seed} has no results of {sorted(FITS.keys() - kept.keys() - set(options.only))}"
+                )
+            older = {k: runs[seed]["commit"] for k in kept if k not in options.only}
+            new = run_seed(int(seed), options.only)
+            runs[seed] = {"results": {**kept, **new}, "older": older, **provenance(settings, int(seed))}
             write_json(file, runs)
     results = {seed: runs[seed]["results"] for seed in seeds}
     show(results)
