@@ -32,7 +32,7 @@ class BayesianPerceptron(Perceptron, BaseEstimator):
         hidden: Widths of the hidden layers; ``()`` is a linear model; None for (50, 50). Unless one of ``hidden``,
             ``prior``, ``algorithm``, ``epochs``, ``batch_size``, ``validation``, ``patience`` and ``restarts`` is
             given, several models, linear ones and networks, are fitted and combined by stacking
-            (`r2d2net.run.stacking`); otherwise one.
+            (`r2d2net.run.stacking`); fewer than 12 rows have a linear model. Otherwise one model is fitted.
         activation: Name of the activation.
         prior: Prior of the weights: "r2d2" (for None), "adaptive" (learns its own sparsity and scale) or another name
             of `r2d2net.registry.PRIORS`; "auto" (two adaptive priors, between which validation chooses); or an object

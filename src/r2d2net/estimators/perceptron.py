@@ -57,7 +57,7 @@ class Perceptron:
         hidden: Widths of the hidden layers; ``()`` is a linear model; None for (50, 50). Unless one of ``hidden``,
             ``prior``, ``algorithm``, ``epochs``, ``batch_size``, ``validation``, ``patience`` and ``restarts`` is
             given, several models, linear ones and networks, are fitted and combined by stacking
-            (`r2d2net.run.stacking`); otherwise one.
+            (`r2d2net.run.stacking`); fewer than 12 rows have a linear model. Otherwise one model is fitted.
         activation: Name of the activation.
         prior: Prior of the weights: "r2d2" (for None), "adaptive" (learns its own sparsity and scale) or another name
             of `r2d2net.registry.PRIORS`; "auto" (two adaptive priors, between which validation chooses); or an object
@@ -174,7 +174,7 @@ class Perceptron:
 
     @property
     def searches(self) -> bool:
-        """Whether `fit` combines several models by stacking, as none is asked for; tables of few rows have one."""
+        """Whether `fit` combines several models, as none is asked for; fewer than 12 rows then have a linear one."""
         asked = (self.hidden, self.prior, self.algorithm, self.epochs, self.batch_size, self.validation, self.patience)
         return all(parameter is None for parameter in asked) and self.restarts == 1
 
@@ -200,13 +200,16 @@ class Perceptron:
         self, rows: int, inputs: int, outputs: int, likelihood: Likelihood[Any], seed: int
     ) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return the arguments of `mlp`, and those of `fit` but for the data, of a single model."""
-        require(self.time is None, "time", self.time, "it bounds the search among several models, and one is asked for")
-        chosen = "svgi" if self.algorithm is None else self.algorithm
+        few = self.searches  # and yet here: a linear model, by the exact sampler
+        bounds = self.time is None or few
+        require(bounds, "time", self.time, "it bounds the search among several models, and one is asked for")
+        usual = "auto" if few else "svgi"
+        chosen = usual if self.algorithm is None else self.algorithm
         named = "r2d2" if self.prior is None else self.prior
         prior = prior_of(named)
         method = None if is_auto(chosen) else method_named(chosen)
         require_suitable(chosen, named, has_classes=likelihood.has_classes)
-        widths = widths_of(HIDDEN if self.hidden is None else self.hidden)
+        widths = [] if few else widths_of(HIDDEN if self.hidden is None else self.hidden)
         network = {"inputs": inputs, "hidden": widths, "outputs": outputs, "activation": self.activation}
         if method is not None and method.needs_linear_path:
             network["linear"] = True

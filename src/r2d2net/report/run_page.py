@@ -110,7 +110,8 @@ def format_number(value: float) -> str:
 
 def _summary(run: dict[str, Any], results: dict[str, Any]) -> str:
     rows, settings = run["rows"], run["settings"]
-    hidden = "-".join(map(str, settings["hidden"])) or "none (linear)"
+    hidden = "of each model" if settings["hidden"] is None else "-".join(map(str, settings["hidden"]))
+    hidden = hidden or "none (linear)"
     counts = ", ".join(f"{count:,} {name}" for name, count in rows.items())
     classes = run["task"]["classes"]
     algorithm = "stacking" if settings.get("stacked") else f"{settings['prior']}, {settings['algorithm']}"

@@ -168,7 +168,8 @@ def fit_stacked(
         DataError: If the data cannot be used.
         DivergenceError: If no candidate could be fitted.
     """
-    require(time is None or time > 0, "time", time, "use a number of seconds above 0")
+    is_number = isinstance(time, (int, float)) and not isinstance(time, bool)
+    require(time is None or (is_number and time > 0), "time", time, "use a number of seconds above 0")
     start = clock.monotonic()
     inputs = int(torch.as_tensor(data[0][:1]).shape[1])
     widths = [int(width) for width in hidden]

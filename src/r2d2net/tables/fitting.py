@@ -37,6 +37,7 @@ from r2d2net.tables.training_table import TrainingTable, read_training_table
 from r2d2net.tables.validation import require_no_spreadsheet, require_suitable, require_target
 
 Say = Callable[[str], None]
+WORSE: dict[str, Callable[[float], float]] = {"rmse": lambda value: 1.05 * value, "nll": lambda value: value + 0.05}
 ANEW = ("fit anew with ", Argument("overwrite"))
 AFTER_DIVERGENCE = (
     "use another ",
@@ -167,6 +168,8 @@ def _fit(
     posterior = described(estimator.posterior_)
     results = {"seconds": round(seconds, 1), "test": metrics, "posterior": posterior}
     say(posterior_text(posterior))
+    if metrics is not None and (worse := worse_than_constant(metrics)):
+        say(worse)
     write_json(folder / run_folder.METRICS, results)
     write_json(folder / run_folder.RELEVANCE, {"inputs": inputs})
     write_json(folder / run_folder.HISTORY, {"epochs": history})
@@ -189,6 +192,23 @@ def described(posterior: Posterior) -> dict[str, Any]:
     chosen = {"chosen": settings["chosen"]} if "chosen" in settings else {}
     several = {"candidates": posterior.candidates} if settings["algorithm"]["type"] == "Stacked" else {}
     return {"algorithm": settings["algorithm"]["type"], **chosen, **several, "health": posterior.health}
+
+
+def worse_than_constant(metrics: dict[str, Any]) -> str:
+    """Say by which measure of the test rows the model is worse than the best constant; "" if by none.
+
+    Args:
+        metrics: Metrics of the test rows, with those of the constant under "constant".
+
+    >>> worse_than_constant({"rmse": 138.0, "nll": 4.9, "constant": {"rmse": 26.0, "nll": 6.2}})
+    'on test rows it is worse than the best constant: rmse 138 against 26'
+    """
+    constant = metrics.get("constant", {})
+    names = [
+        name for name in ("rmse", "nll") if name in constant and metrics.get(name, 0) > WORSE[name](constant[name])
+    ]
+    against = ", ".join(f"{name} {metrics[name]:.4g} against {constant[name]:.4g}" for name in names)
+    return f"on test rows it is worse than the best constant: {against}" if names else ""
 
 
 def _opening(content: dict[str, Any], table: TrainingTable) -> list[str]:

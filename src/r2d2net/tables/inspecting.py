@@ -37,7 +37,10 @@ def inspect_run(run: FittedRun, seed: int | None = None) -> dict[str, Any]:
         }
         for slot in posterior.model.bayesian
     ]
-    last = posterior.history[-1] if posterior.history else {}
+    stacked = posterior.settings["algorithm"]["type"] == "Stacked"
+    if stacked:
+        layers = [{**layer, "prior": "those of the models"} for layer in layers]
+    last = posterior.history[-1] if posterior.history and not stacked else {}
     return {
         "run": str(run.folder),
         "data": run.content["data"].get("file"),
@@ -48,7 +51,8 @@ def inspect_run(run: FittedRun, seed: int | None = None) -> dict[str, Any]:
         "weights": sum(layer["weights"] for layer in layers),
         "effective_weights": None if effective is None else sum(effective.values()),
         "kl": last.get("kl"),
-        "epochs": len(posterior.history),
+        "epochs": None if stacked else len(posterior.history),
+        "candidates": posterior.candidates if stacked else [],
         "noise_sd": _noise(posterior, run.settings.seed if seed is None else seed),
         "inputs": relevance_of_run(run.folder),
     }

@@ -81,8 +81,9 @@ class Settings:
         return settings
 
     def plain(self) -> dict[str, Any]:
-        """Return the settings as plain values for JSON."""
-        return {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(self).items()}
+        """Return the settings as plain values for JSON; of several models those that are about one are None."""
+        plain = {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(self).items()}
+        return {**plain, **dict.fromkeys(ONE_MODEL)} if self.stacked else plain
 
     @classmethod
     def back(cls, plain: Any) -> Settings:

@@ -122,6 +122,17 @@ def show_inputs(inputs: list[dict[str, Any]], most: int = MOST_INPUTS) -> None:
     screen().print(table)
 
 
+def _made(content: dict[str, Any]) -> str:
+    """Say by which algorithm a posterior was made, or of which models stacking made it."""
+    from r2d2net.run.stacking import in_words
+
+    return (
+        in_words(content["candidates"])
+        if content["candidates"]
+        else f"{content['algorithm']}, {content['epochs']} epochs"
+    )
+
+
 def show_inspection(content: dict[str, Any]) -> None:
     """Print the facts of a run, its posterior and its layers.
 
@@ -136,7 +147,7 @@ def show_inspection(content: dict[str, Any]) -> None:
     lines = [
         ("data", f"{content['data']}; rows: {rows}"),
         ("task", f"{content['task']['kind']} of {content['task']['target']}"),
-        ("posterior", f"{content['algorithm']}, {content['epochs']} epochs" + _kl(content["kl"])),
+        ("posterior", _made(content) + _kl(content["kl"])),
         (
             "noise",
             None if content["noise_sd"] is None else f"sd {format_number(content['noise_sd'])} (units of the target)",
