@@ -85,6 +85,23 @@ def test_algorithms_page_has_the_figures_of_the_tables() -> None:
         assert cells[6] == f"{own['SVGI']['seconds']:.1f} / {own['MCLMC']['seconds']:.1f}"
 
 
+def test_algorithms_page_has_the_figures_of_stacking() -> None:
+    """Those of the splits that stacking has been run on, all contestants."""
+    text = (ROOT / "docs" / "algorithms.md").read_text(encoding="utf-8")
+    text = text[text.index("## Several models of a table") :]
+    file = ROOT / "results" / "benchmarks" / "tables-by-chains.json"
+    rows = json.loads(file.read_text(encoding="utf-8"))["where_stacked"]
+    contestants = ("default, stacked", "SVGI", "MCLMC", "linear", "boosted trees", "random forest")
+    for table in dict.fromkeys(row["table"] for row in rows):
+        own = {row["contestant"]: row for row in rows if row["table"] == table}
+        line = next(line for line in text.splitlines() if line.startswith(f"| {table} |")).replace("**", "")
+        cells = [cell.strip() for cell in line.strip("|").split("|")][1:]
+        stacked = own[contestants[0]]
+        assert cells[:6] == [f"{own[name]['nll']:.3f}" for name in contestants]
+        assert cells[6] == (f"{stacked['coverage']:.2f}" if "coverage" in stacked else "")
+        assert cells[7] == f"{stacked['seconds']:.0f}"
+
+
 def test_command_line_page_knows_no_other_option() -> None:
     text = (ROOT / "docs" / "command-line.md").read_text(encoding="utf-8")
     options = {name for c in get_command(app).commands.values() for p in c.params for name in p.opts}
@@ -221,8 +238,12 @@ def test_what_is_said_of_inference_errors_is_what_their_files_say() -> None:
     assert f"{sum(value <= 1.01 for value in rhat.values())} of the {len(rhat)} oracles have converged" in text
     wide = [rhat[f"oracle-{prior}-s3-l0-0"] for prior in ("hs", "r2d2")]
     assert "the horseshoe and R2D2 on 1,000 inputs ({:.2f} and {:.2f})".format(*wide) in text
-    hidden = [value for key, value in rhat.items() if "-l0-" not in key]
-    assert f"With one hidden layer R-hat is {min(hidden):.1f} to {max(hidden):.1f}" in text
+    for layers, words in (
+        ("-l1-", "With one hidden layer R-hat is {} to {}"),
+        ("-s1-l2-", "with two in scenario 1 {} to {}"),
+    ):
+        hidden = [value for key, value in rhat.items() if layers in key]
+        assert words.format(f"{min(hidden):.1f}", f"{max(hidden):.1f}") in text
     found = {metric: verdicts(judged, oracles, metric) for metric in ("function_error", "function_distance")}
 
     def multiples(metric: str, algorithm: str) -> list[float]:
@@ -237,12 +258,18 @@ def test_what_is_said_of_inference_errors_is_what_their_files_say() -> None:
     assert f"({min(sgld):.1f} to {max(sgld):.1f}), SGHMC's {min(sghmc):.1f} to {max(sghmc):.0f} off" in text
     assert "MCLMC's {:.1f} and {:.1f}".format(*multiples("function_distance", "mclmc")) in text
     assert sum(v.word == "within" for v in found["function_distance"]) == 2
-    layer = {
-        is_svi: [v.ratio for v in found["function_distance"] if "L=1" in v.setting and v.row.endswith("-svi") == is_svi]
-        for is_svi in (True, False)
-    }
-    off, others = layer[True], layer[False]
-    assert f"({min(off):.1f} to {max(off):.1f}; all others {min(others):.1f} to {max(others):.1f})" in text
+    names = ("svgi", "sgmcmc", "sgld", "svi")
+
+    def medians(layers: str) -> list[float]:
+        near = [v for v in found["function_distance"] if layers in v.setting]
+        return [median(v.ratio for v in near if v.row.endswith(f"-{name}")) for name in names]
+
+    one, two = medians("L=1"), medians("L=2")
+    words = "are {:.1f} by SVGI, {:.1f} by SGHMC, {:.1f} by SGLD and {:.0f} by SVI with one hidden layer"
+    assert words.format(*one) in text
+    assert "{:.1f}, {:.1f}, {:.1f} and {:.0f} with two".format(*two) in text
+    assert min(one) == one[0]
+    assert min(two) == two[0]
 
 
 def test_what_is_said_of_regimes_is_what_their_files_say() -> None:

@@ -66,7 +66,7 @@ def test_its_table_is_that_of_the_results() -> None:
     results = [run["results"] for run in json.loads(file.read_text(encoding="utf-8")).values()]
     assert len(results) == 5
     names = {
-        "R2D2 (default)": "**R2D2 (default)**",
+        "default": "**default**",
         "Gaussian": "Gaussian prior",
         "ridge regression": "ridge regression, cross-validated",
     }
