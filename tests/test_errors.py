@@ -189,8 +189,10 @@ def test_estimators_name_their_own_parameters(monkeypatch: pytest.MonkeyPatch) -
         raise ParameterError("is odd", argument="seed", value=seed, fix=fix)
 
     monkeypatch.setattr("r2d2net.estimators.perceptron.fit", refuse)
-    with pytest.raises(ParameterError, match=r"^random_state=7 is odd: use n_jobs=1 and other X$") as caught:
-        R2D2Regressor(random_state=7).fit(X, Y)
+    monkeypatch.setattr("r2d2net.estimators.perceptron.fit_stacked", refuse)
+    for parameters in ({"epochs": 2}, {}):
+        with pytest.raises(ParameterError, match=r"^random_state=7 is odd: use n_jobs=1 and other X$") as caught:
+            R2D2Regressor(random_state=7, **parameters).fit(X, Y)
     assert (caught.value.argument, caught.value.args) == ("random_state", (str(caught.value),))
 
 
