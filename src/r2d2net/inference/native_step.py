@@ -19,7 +19,7 @@ from r2d2net.cache_blocks import Blocks
 from r2d2net.errors import ParameterError, Shown
 from r2d2net.inference.adam import EPSILON, Step
 from r2d2net.inference.mean_field_family import FREE, Family, NormalNoise, VariationalState
-from r2d2net.inference.scale_updates import CoordinateUpdate, GibbsUpdate, Known, ScaleUpdate
+from r2d2net.inference.scale_updates import CoordinateUpdate, GibbsUpdate, Known, ScaleUpdate, one_by_one
 from r2d2net.model import AnyPrior, BayesianModel
 from r2d2net.native import library
 from r2d2net.priors.r2d2 import R2D2
@@ -133,4 +133,4 @@ class NativeScales:
         known: Sequence[Known],
         generators: Sequence[torch.Generator],
     ) -> Sequence[Any]:
-        return [self(prior, *each) for each in zip(scales, precisions, known, generators, strict=True)]
+        return one_by_one(self, prior, scales, precisions, known, generators)

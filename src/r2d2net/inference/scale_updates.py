@@ -78,6 +78,18 @@ class ScaleUpdate(Protocol):
         """Return the new scales of several parameters with the same prior, one after the other or together."""
 
 
+def one_by_one(
+    update: ScaleUpdate,
+    prior: AnyPrior,
+    scales: Sequence[Any],
+    precisions: Sequence[Tensor],
+    known: Sequence[Known],
+    generators: Sequence[torch.Generator],
+) -> list[Any]:
+    """Return the new scales of several parameters with the same prior, refreshed one after the other."""
+    return [update(prior, *each) for each in zip(scales, precisions, known, generators, strict=True)]
+
+
 def are_large(tensors: Sequence[Tensor]) -> bool:
     """Return whether tensors are more numbers than a cache holds, so that nothing is gained by joining them."""
     return sum(tensor.numel() for tensor in tensors) > PIECE
@@ -116,7 +128,7 @@ class GibbsUpdate:
         generators: Sequence[torch.Generator],
     ) -> Sequence[Any]:
         if self.compiled or are_large(precisions):
-            return [self(prior, *each) for each in zip(scales, precisions, known, generators, strict=True)]
+            return one_by_one(self, prior, scales, precisions, known, generators)
         means = [precision.clone() if self.averaging < 1 else precision for precision in precisions]
         new = prior.gibbs_blocks_([own.weights for own in known], scales, precisions, generators)
         for mean, precision, own in zip(means, precisions, known, strict=True):
@@ -156,7 +168,7 @@ class CoordinateUpdate:
         generators: Sequence[torch.Generator],
     ) -> Sequence[Any]:
         if self.compiled or are_large(precisions):
-            return [self(prior, *each) for each in zip(scales, precisions, known, generators, strict=True)]
+            return one_by_one(self, prior, scales, precisions, known, generators)
         seconds = [own.weights.square() if own.second_moment is None else own.second_moment for own in known]
         return prior.cavi_blocks_(seconds, scales, precisions)
 
