@@ -11,7 +11,8 @@ from r2d2net.inference.base import Draws
 from r2d2net.priors import R2D2, Gaussian
 from r2d2net.run import several_runs, stacking, stacking_weights
 from r2d2net.run.stack_candidates import Candidate, Shape, candidates_for
-from r2d2net.run.stacking import embed, fit_stacked, folds_of, form_network, model_of
+from r2d2net.run.stacked_network import embed, form_network, model_of
+from r2d2net.run.stacking import fit_stacked, folds_of
 
 NETWORK = {"inputs": 3, "hidden": [4, 5], "outputs": 1, "activation": "relu"}
 

@@ -31,15 +31,13 @@ from torch import Tensor
 
 from r2d2net import checkpoint
 from r2d2net.errors import CheckpointError, DataError, DivergenceError, ParameterError, require
-from r2d2net.inference.base import Draws
 from r2d2net.inference.collection import Collection, CollectionState
 from r2d2net.inference.linear_collection import LinearCollection
 from r2d2net.inference.stacked import TRAITS, Stacked
 from r2d2net.likelihoods import Likelihood
-from r2d2net.model import BayesianModel, Slot
 from r2d2net.nets import mlp
 from r2d2net.posterior import FILE, INTERRUPTED, Posterior, load
-from r2d2net.priors import R2D2, Gaussian
+from r2d2net.priors import R2D2
 from r2d2net.run.batches import TensorBatches, mix
 from r2d2net.run.fit import Request
 from r2d2net.run.global_generator import lent_generator
@@ -49,6 +47,7 @@ from r2d2net.run.progress import lines
 from r2d2net.run.resume import require_same
 from r2d2net.run.several_runs import FOLDER, clear, run_all
 from r2d2net.run.stack_candidates import Candidate, Form, Shape, candidates_for
+from r2d2net.run.stacked_network import embed, form_network, model_of
 from r2d2net.run.stacking_weights import stacking_weights
 from r2d2net.run.train import Plan
 from r2d2net.specification import describe, describe_model, network_text, reading
@@ -59,7 +58,6 @@ DRAWS = 400  # of the mixture
 MEMORY = 1 << 28  # most bytes of them
 SCORE_DRAWS = 200  # networks that predict a row left out
 HELD_DENSITY = -50.0  # log density of a row in standardised units below which a candidate is no worse for it
-BIAS = Gaussian(3.0)  # bands outside the data open more than with N(0, 1): see docs/algorithms.md
 SPREADS = (0.2, 0.4, 0.6, 0.8, 1.0)  # of the draws of linear models of classes
 WHOLE = -1  # number of the fit to all rows, beside those of the folds
 
@@ -363,54 +361,6 @@ def folds_of(y: Tensor, seed: int, *, has_classes: bool) -> list[Tensor]:
 
 
 # --- the mixture
-
-
-def model_of(
-    form: Form, prior: Any, network: dict[str, Any], likelihood: Likelihood[Any], seed: int, like: Tensor
-) -> BayesianModel[Any]:
-    """Build a model of one of the forms, without changing torch's global generator."""
-    with lent_generator(seed, torch.device("cpu")):
-        net = mlp(**form_network(form, network))
-    return BayesianModel(net.to(like.device, torch.float32), prior, likelihood, bias=BIAS)
-
-
-def form_network(form: Form, network: dict[str, Any]) -> dict[str, Any]:
-    """Return the arguments of `mlp` for a form."""
-    if form == "linear":
-        return {**network, "hidden": []}
-    return {**network, "linear": True} if form == "both" else network
-
-
-def embed(draws: Draws, form: Form, own: BayesianModel[Any], whole_form: Form, whole: BayesianModel[Any]) -> Tensor:
-    """Write draws of a model as draws of a network that has it as a special case.
-
-    Args:
-        draws: Draws of the model.
-        form: Form of the model.
-        own: The model.
-        whole_form: Form of the network.
-        whole: The network's model.
-
-    Returns:
-        Weights of the network, (draws, weights); those that the model does not have are 0.
-    """
-    if form == whole_form:
-        return draws.weights
-    places = {slot.name: slot for slot in whole.bayesian}
-    weights = draws.weights.new_zeros(len(draws.weights), whole.size)
-    for slot in own.bayesian:
-        at = places[_name_in_both(slot, form, whole)]
-        weights[:, at.start : at.stop] = draws.weights[:, slot.start : slot.stop]
-    return weights
-
-
-def _name_in_both(slot: Slot, form: Form, whole: BayesianModel[Any]) -> str:
-    """Return the name that a parameter of a linear model or a network has in a network with a linear path."""
-    if form == "network":
-        return f"net.{slot.name}"
-    if slot.name.endswith("weight"):
-        return "linear.weight"
-    return [other.name for other in whole.bayesian if other.name.endswith("bias")][-1]
 
 
 def _mixture(
