@@ -49,6 +49,15 @@ $(PEERS)/.installed: benchmarks/peers.txt $(STAMP)
 	$(BIN)/python -m pip install --quiet --no-deps --upgrade --target $(PEERS) -r benchmarks/peers.txt
 	@touch $@
 
+TABLE_PEERS := out/table-peers
+
+.PHONY: table-peers
+table-peers: $(TABLE_PEERS)/.installed
+
+$(TABLE_PEERS)/.installed: benchmarks/table-peers.txt $(STAMP)
+	$(BIN)/python -m pip install --quiet --no-deps --upgrade --target $(TABLE_PEERS) -r benchmarks/table-peers.txt
+	@touch $@
+
 bench: setup $(PEERS)/.installed
 	PYTHONPATH=$(PEERS) $(BIN)/python benchmarks/speed.py --peers --out results/benchmarks
 	PYTHONPATH=$(PEERS) $(BIN)/python benchmarks/native_steps.py --out results/benchmarks
