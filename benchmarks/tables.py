@@ -83,7 +83,7 @@ def fit_ours(split: Split, seed: int) -> Row:
         evaluated = [*command, "evaluate", run, files["test"], "--json", "--quiet"]
         printed = subprocess.run(evaluated, check=True, capture_output=True, text=True).stdout
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    metrics = json.loads(printed)["metrics"]
+    metrics = json.loads(printed)
     seconds = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
     error = metrics["rmse"] if split.is_regression else 1 - metrics["accuracy"]
     row = {"nll": metrics["nll"], "error": error, "seconds": seconds}

@@ -115,7 +115,7 @@ def test_a_wrong_value_is_named_with_its_option_and_the_fix(arguments: list[str]
 
 def test_child_process_ends_the_same_way() -> None:
     for arguments, code, text in ((["--version"], 0, "r2d2net "), (["prior"], 2, "error: ")):
-        child = [sys.executable, "-c", "from r2d2net.cli import main; main()", *arguments]
+        child = [sys.executable, "-m", "r2d2net", *arguments]
         done = subprocess.run(child, capture_output=True, text=True, timeout=120, check=False)
         assert done.returncode == code
         assert (done.stderr or done.stdout).startswith(text)
