@@ -27,10 +27,29 @@ LIKELIHOODS = {
 }
 
 
-def problem(name, chains=3):
+class Squared(nn.Module):
+    """A network whose pass is not written out."""
+
+    def __init__(self, outputs):
+        super().__init__()
+        self.layer = nn.Linear(4, outputs)
+
+    def forward(self, x):
+        return self.layer(x) ** 2
+
+
+NETWORKS = {
+    "perceptron": lambda outputs: rn.nets.mlp(4, [5], outputs),
+    "tanh, path": lambda outputs: rn.nets.mlp(4, [5, 3], outputs, activation="tanh", linear=True),
+    "linear": lambda outputs: nn.Linear(4, outputs, bias=False),
+    "own pass": Squared,
+}
+
+
+def problem(name, chains=3, network="perceptron"):
     likelihood, outputs, targets = LIKELIHOODS[name]
     g = torch.Generator().manual_seed(0)
-    model = rn.BayesianModel(rn.nets.mlp(4, [5], outputs).to(DOUBLE), rn.priors.Gaussian(), likelihood)
+    model = rn.BayesianModel(NETWORKS[network](outputs).to(DOUBLE), rn.priors.Gaussian(), likelihood)
     batch = torch.randn(9, 4, generator=g, dtype=DOUBLE), targets(g)
     noise = {"own": {"shift": torch.rand(chains, 1, generator=g, dtype=DOUBLE)}}.get(name)
     if noise is None:
@@ -41,10 +60,12 @@ def problem(name, chains=3):
     return model, batch, noise, weights, precision
 
 
+@pytest.mark.parametrize("network", NETWORKS)
 @pytest.mark.parametrize("name", LIKELIHOODS)
-def test_the_potential_is_that_of_each_chain_by_itself(name):
-    model, batch, noise, weights, precision = problem(name)
+def test_the_potential_is_that_of_each_chain_by_itself(name, network):
+    model, batch, noise, weights, precision = problem(name, network=network)
     potential = ChainPotential(model, 3, temperature=2.0)
+    assert (potential.layered is None) == (network == "own pass")
     found = potential.at(precision, noise, weights[0, :0], {}, batch)(weights)
     for i in range(3):
         leaf = weights[i].clone().requires_grad_()

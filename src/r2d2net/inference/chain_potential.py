@@ -1,7 +1,8 @@
 """The potential of a batch of chains of networks: U(w) = -log p(y | w, e) / temperature + sum_j c_j w_j^2 / 2.
 
-Chains differ in their weights w, the prior's precisions c and the noise e. Their networks share one batched pass
-(`network_batch`), and their likelihood one call wherever it can: rows of all chains are so many rows.
+Chains differ in their weights w, the prior's precisions c and the noise e. Their networks share one batched pass:
+that of small perceptrons of tables is written out (`layered_gradient`), others are differentiated automatically
+(`network_batch`), with one call of the likelihood wherever it can: rows of all chains are so many rows.
 
 With more rows than a gradient can afford the likelihood is that of m drawn rows S out of n, corrected about a point w0
 such that value and gradient there are those of all rows (a control variate):
@@ -13,13 +14,15 @@ What is left of the error is of second order in w - w0, in which the curvature o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from r2d2net.inference.base import Batch
+from r2d2net.inference.layered_gradient import Fit, LayeredGradient, RowLikelihoods, slope_of
 from r2d2net.inference.microcanonical import Point, Potential
 from r2d2net.inference.network_batch import NetworkBatch
 from r2d2net.likelihoods.base import Likelihood, Noise
@@ -40,6 +43,7 @@ class ChainPotential:
     def __init__(self, model: BayesianModel[Any], chains: int, temperature: float) -> None:
         self.model, self.chains, self.temperature = model, chains, temperature
         self.networks = NetworkBatch(model)
+        self.layered = LayeredGradient.of(model)
         self.rows = max(1, BLOCK // (chains * max(slot.shape[0] if slot.shape else 1 for slot in model.bayesian)))
 
     def at(self, precision: Tensor, noise: Noise, fixed: Tensor, buffers: Tensors, batch: Batch) -> Potential:
@@ -55,12 +59,14 @@ class ChainPotential:
         Returns:
             The function from weights, (chains, weights), to the point there; its output is the networks'.
         """
-        blocks = [
-            (inputs, row_log_likelihoods(self.model.likelihood, targets, noise, self.chains))
-            for inputs, targets in _blocks(*batch, self.rows)
-        ]
-
-        return self._potential(blocks, precision, fixed, buffers)
+        likelihood, blocks = self.model.likelihood, []
+        for inputs, targets in _blocks(*batch, self.rows):
+            by_row = row_log_likelihoods(likelihood, targets, noise, self.chains)
+            if self.layered is not None and self.layered.takes(inputs):
+                blocks.append(partial(self.layered, x=inputs, slope=slope_of(likelihood, targets, noise, by_row)))
+            else:
+                blocks.append(partial(self._differentiated, fixed, buffers, inputs, by_row))
+        return self._potential(blocks, precision)
 
     def outputs(self, weights: Tensor, fixed: Tensor, buffers: Tensors, x: Any) -> Tensor:
         """Compute the outputs of all chains, a block of rows at a time.
@@ -120,28 +126,29 @@ class ChainPotential:
 
         return evaluate
 
-    def _potential(
-        self,
-        blocks: list[tuple[Any, Callable[[Tensor], Tensor]]],
-        precision: Tensor,
-        fixed: Tensor,
-        buffers: Tensors,
-    ) -> Potential:
+    def _potential(self, blocks: Sequence[Callable[[Tensor], Fit]], precision: Tensor) -> Potential:
         def evaluate(position: Tensor) -> Point:
-            leaf = position.detach().requires_grad_()
             gradient, outputs = precision * position, []
             energy = torch.linalg.vecdot(gradient, position).to(torch.float64) / 2
-            for inputs, log_likelihoods in blocks:
-                with torch.enable_grad():
-                    output = self.networks(leaf, fixed, buffers, inputs)
-                    fit = log_likelihoods(output).sum(1, dtype=torch.float64)
-                    (slope,) = torch.autograd.grad(fit.sum(), leaf)
-                gradient.sub_(slope, alpha=1 / self.temperature)
-                energy -= fit.detach() / self.temperature
-                outputs.append(output.detach())
+            for block in blocks:
+                fit = block(position)
+                gradient.sub_(fit.gradient, alpha=1 / self.temperature)
+                energy -= fit.log_likelihood / self.temperature
+                outputs.append(fit.output)
             return Point(position, energy, gradient, outputs[0] if len(outputs) == 1 else torch.cat(outputs, 1))
 
         return evaluate
+
+    def _differentiated(
+        self, fixed: Tensor, buffers: Tensors, inputs: Any, by_row: RowLikelihoods, position: Tensor
+    ) -> Fit:
+        """Compute log likelihoods and gradients of any networks by automatic differentiation."""
+        leaf = position.detach().requires_grad_()
+        with torch.enable_grad():
+            output = self.networks(leaf, fixed, buffers, inputs)
+            fit = by_row(output).sum(1, dtype=torch.float64)
+            (slope,) = torch.autograd.grad(fit.sum(), leaf)
+        return Fit(fit.detach(), slope, output.detach())
 
 
 def row_log_likelihoods(

@@ -114,18 +114,19 @@ class LayeredPass:
         self.order = [k for k in sorted(range(len(places)), key=starts.__getitem__) if places[k] is not None]
 
     @classmethod
-    def of(cls, model: BayesianModel[Any]) -> Self | None:
+    def of(cls, model: BayesianModel[Any], *, within: str = "") -> Self | None:
         """Build the pass of a model's network, or None where it would not compute what the network does in training.
 
         Args:
             model: The model.
+            within: Name of the module of the network whose pass is wanted; the network itself by default.
 
         Returns:
             The pass of a chain of Linear layers, all of whose weights are Bayesian and none of whose parameters is
             frozen, and of activations of `ACTIVATIONS`.
         """
-        net = model.net
-        if not is_chain_of_layers(net) or model.frozen or dict(net.named_buffers()):
+        net = model.net.get_submodule(within)
+        if not is_chain_of_layers(net) or model.frozen or dict(model.net.named_buffers()):
             return None
         places = {slot.name: slice(slot.start, slot.stop) for slot in model.bayesian}
         bayesian = set(places)
@@ -134,7 +135,7 @@ class LayeredPass:
         for name, module in net.named_modules():
             if isinstance(module, nn.Sequential):
                 continue
-            prefix = f"{name}." if name else ""
+            prefix = "".join(f"{part}." for part in (within, name) if part)
             if type(module) is nn.Linear:
                 if f"{prefix}weight" not in bayesian:
                     return None
