@@ -110,6 +110,14 @@ def fit(
     dates: Annotated[
         str | None, _text("day or month: what comes first in dates such as 03/04/2020 (auto, by other columns).")
     ] = None,
+    baselines: Annotated[
+        bool | None,
+        typer.Option(
+            "--baselines/--no-baselines",
+            help="Compare with ridge or logistic regression and boosted trees on test rows (default), or not.",
+            show_default=False,
+        ),
+    ] = None,
     out: Annotated[Path | None, _text("The run folder (run).")] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a run in that folder.")] = False,
     config: Annotated[Path | None, _text("JSON or TOML file of these options; the command line wins.")] = None,
@@ -168,6 +176,7 @@ def _show_fit(folder: Path, *, json: bool, quiet: bool, worked: bool = True) -> 
         return
     if results.get("test"):
         terminal_output.show_metrics(results["test"], task.target, counted(results["test"]["rows"], "test row"))
+    terminal_output.show_verdict(results.get("verdict"))
     terminal_output.show_inputs(inputs)
     end = "wrote" if worked else "it was finished already, and its report is"
     typer.echo(f"fitted in {results.get('seconds', 0):g} s; {end} {folder / run_folder.REPORT}")

@@ -72,25 +72,44 @@ def screen() -> Console:
 
 
 def show_metrics(metrics: dict[str, Any], target: str, title: str) -> None:
-    """Print scores beside those of the best constant, and the share of rows that are flagged.
+    """Print scores beside those of the best constant and the baselines, and the share of rows that are flagged.
 
     Args:
         metrics: The metrics (see `scores`).
         target: The target.
         title: Title of the table.
     """
-    from r2d2net.report.run_page import score_rows  # predictions need no page
+    from r2d2net.report.run_page import LABELS, PERCENT, format_number, score_rows  # predictions need no page
 
     table = Table(title=Text(title), title_justify="left")
     table.add_column("measure")
     table.add_column("this model", justify="right")
     table.add_column("best constant", justify="right")
-    for line in score_rows(metrics, target):
-        table.add_row(*(Text(cell) for cell in line))
+    baselines = metrics.get("baselines", {})  # runs of earlier versions have none
+    for name in baselines:
+        table.add_column(name, justify="right")
+    shown = [name for name in LABELS if metrics.get(name) is not None]
+    for name, line in zip(shown, score_rows(metrics, target), strict=True):
+        values = [scores.get(name) for scores in baselines.values()]
+        more = ["" if v is None else f"{v:.1%}" if name in PERCENT else format_number(v) for v in values]
+        table.add_row(*(Text(cell) for cell in (*line, *more)))
     expected = metrics["unlike_expected"]
     known = f"{expected:.0%} expected" if expected else f"needs {FEWEST} training rows"
     table.add_row("rows unlike the training rows", f"{metrics['unlike']:.1%}", known)
     screen().print(table)
+
+
+def show_verdict(verdict: dict[str, Any] | None) -> None:
+    """Print the sentence that compares the model with its baselines, and what it warns of.
+
+    Args:
+        verdict: What `verdict.judge` returned; None where there were no test rows, or of runs of earlier versions.
+    """
+    if verdict is None:
+        return
+    screen().print(Text(verdict["sentence"][:1].upper() + verdict["sentence"][1:] + "."))
+    if verdict["warning"]:
+        screen().print(Text(f"Warning: {verdict['warning']}.", style="yellow"))
 
 
 def show_inputs(inputs: list[dict[str, Any]], most: int = MOST_INPUTS) -> None:
