@@ -56,12 +56,14 @@ def test_the_sentence_says_who_wins_and_the_warning_who_loses() -> None:
     assert found["comparisons"]["boosted trees"] == {RMSE: -1, NLL: -1}
     fine = judge(normal_losses(errors), {"the best constant": others["the best constant"]}, np.arange(300))
     assert fine["warning"] is None
+    assert not fine["useless"]
 
 
 def test_a_density_that_is_too_narrow_is_warned_of_though_means_are_as_good() -> None:
     errors = np.random.default_rng(3).normal(size=200)
     found = judge(normal_losses(errors, 0.3), {"the best constant": normal_losses(errors)}, np.arange(200))
     assert found["sentence"] == "on 200 test rows as good as the best constant (RMSE)"
+    assert found["useless"]
     assert found["warning"].startswith("worse than the best constant, beyond the noise of the test rows: NLL ")
 
 

@@ -161,7 +161,7 @@ def fit(
 def _show_fit(folder: Path, *, json: bool, quiet: bool, worked: bool = True) -> None:
     """Show the results in a run's folder; ``worked`` says whether they have just come there."""
     from r2d2net.tables import run_folder, terminal_output
-    from r2d2net.tables.inspecting import relevance_of_run
+    from r2d2net.tables.inspecting import nothing_kept, relevance_of_run
     from r2d2net.tables.prediction_task import Task
 
     content = run_folder.read_run(folder)
@@ -177,7 +177,7 @@ def _show_fit(folder: Path, *, json: bool, quiet: bool, worked: bool = True) -> 
     if results.get("test"):
         terminal_output.show_metrics(results["test"], task.target, counted(results["test"]["rows"], "test row"))
     terminal_output.show_verdict(results.get("verdict"))
-    terminal_output.show_inputs(inputs)
+    terminal_output.show_inputs(inputs, nothing=nothing_kept(folder))
     end = "wrote" if worked else "it was finished already, and its report is"
     typer.echo(f"fitted in {results.get('seconds', 0):g} s; {end} {folder / run_folder.REPORT}")
 
@@ -304,7 +304,7 @@ def inspect(
         terminal_output.show_json(content)
     elif not quiet:
         terminal_output.show_inspection(content)
-        terminal_output.show_inputs(content["inputs"], most)
+        terminal_output.show_inputs(content["inputs"], most, content["nothing_kept"])
 
 
 def _require(level: float | None, draws: int | None, seed: int | None) -> None:

@@ -21,6 +21,7 @@ from r2d2net.files import replace_when_written, write_json
 from r2d2net.posterior import Posterior
 from r2d2net.provenance import provenance
 from r2d2net.report.run_page import posterior_text, write_run_page
+from r2d2net.run.health import found_nothing
 from r2d2net.run.threads import one_thread
 from r2d2net.shrinkage import input_relevance
 from r2d2net.tables import run_folder
@@ -172,7 +173,10 @@ def _fit(
     for note in [] if metrics is None else metrics["baseline_notes"]:
         say(note)
     write_json(folder / run_folder.METRICS, results)
-    write_json(folder / run_folder.RELEVANCE, {"inputs": inputs})
+    nothing = _nothing_found(posterior["health"], verdict)
+    if nothing is not None:
+        inputs = [{**entry, "kept": False} for entry in inputs]
+    write_json(folder / run_folder.RELEVANCE, {"inputs": inputs, "nothing_kept": nothing})
     write_json(folder / run_folder.HISTORY, {"epochs": history})
     done = {**content, "state": "finished"}
     write_run_page(folder, done, results, inputs, history)
@@ -244,7 +248,7 @@ def relevance_of(
     settings: Settings,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> list[dict[str, Any]]:
-    """Rank the columns of the table: those that the network keeps first, then by importance.
+    """Rank the columns of the table by their shares in the importance; those that are kept so come first.
 
     Args:
         posterior: The fitted network.
@@ -254,7 +258,8 @@ def relevance_of(
         progress: Is given how many columns are done, of how many.
 
     Returns:
-        One entry for each column, ready for JSON (see `r2d2net.shrinkage.input_relevance`).
+        One entry for each column, ready for JSON (see `r2d2net.shrinkage.input_relevance`); "group" has the names of
+        the columns that can stand for each other, or is None.
     """
     rows = np.random.default_rng(settings.seed).permutation(len(x))[:RELEVANCE_ROWS]
     draws = min(RELEVANCE_DRAWS, settings.draws)
@@ -268,10 +273,27 @@ def relevance_of(
         progress=progress,
     )
     parts = {name: values.tolist() for name, values in relevance._asdict().items()}
-    entries = [
-        {"name": name, **{part: values[i] for part, values in parts.items()}} for i, name in enumerate(columns.names)
+    order = relevance.share.argsort(descending=True, stable=True).tolist()
+    members: dict[int, list[str]] = {}
+    for i in order:
+        members.setdefault(parts["group"][i], []).append(columns.names[i])
+    return [
+        {
+            "name": columns.names[i],
+            **{part: values[i] for part, values in parts.items()},
+            "group": members[parts["group"][i]] if parts["group"][i] >= 0 else None,
+        }
+        for i in order
     ]
-    return sorted(entries, key=lambda entry: (not entry["kept"], -entry["importance"]))
+
+
+def _nothing_found(health: dict[str, Any], verdict: dict[str, Any] | None) -> str | None:
+    """Say why no input can be said to matter; None where some may."""
+    if found_nothing(health):
+        return f"on training rows the fit is {health['verdict']}"
+    if verdict is not None and verdict["useless"]:
+        return "on test rows the model is no better than a constant"
+    return None
 
 
 def learning_curve(posterior: Posterior) -> list[dict[str, float]]:

@@ -22,6 +22,7 @@ import numpy as np
 from r2d2net.tables.cell_parsing import Values
 
 ERRORS = 2.0  # standard errors beyond which two models differ
+USELESS = 0.98  # score as a share of the best constant's from which a model has found nothing
 FEWEST_ROWS = 10  # test rows below which nothing is compared
 FAR, LEAST_FALL = 5.0, 0.1  # of an error that dominates the RMSE
 FAR_NATS, LEAST_NATS = 10.0, 0.1  # of a log density that dominates the NLL
@@ -125,14 +126,16 @@ def judge(own: Losses, others: Mapping[str, Losses], rows: Sequence[int] | np.nd
 
     Returns:
         For JSON: "sentence"; "warning", None where there is nothing to warn of; "rows", the numbers of rows that
-        dominate a score; and "comparisons", the outcome by name and measure (1 better, 0 as good, -1 worse).
+        dominate a score; "comparisons", the outcome by name and measure (1 better, 0 as good, -1 worse); and "useless",
+        whether the model gains less than 2% on the best constant, and no more than the noise.
     """
     if len(rows) < FEWEST_ROWS:
         sentence = f"too few test rows to compare the model with others: {len(rows)}, it takes {FEWEST_ROWS}"
-        return {"sentence": sentence, "warning": None, "rows": [], "comparisons": {}}
+        return {"sentence": sentence, "warning": None, "rows": [], "comparisons": {}, "useless": False}
     found = {
         name: [compare(measure, own[measure], losses[measure]) for measure in own] for name, losses in others.items()
     }
+    constant = found[CONSTANT][0] if CONSTANT in found else None
     dominant = {measure: dominating_row(measure, losses) for measure, losses in own.items()}
     places = {measure: place for measure, place in dominant.items() if place is not None}
     warnings = [_lost(name, comparisons) for name, comparisons in found.items()]
@@ -146,6 +149,7 @@ def judge(own: Losses, others: Mapping[str, Losses], rows: Sequence[int] | np.nd
         "warning": "; ".join(filter(None, warnings)) or None,
         "rows": sorted({int(rows[place]) for place in places.values()}),
         "comparisons": {name: {c.measure: c.outcome for c in comparisons} for name, comparisons in found.items()},
+        "useless": constant is not None and constant.outcome <= 0 and not constant.own < USELESS * constant.other,
     }
 
 
