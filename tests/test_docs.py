@@ -104,7 +104,9 @@ def test_algorithms_page_has_the_figures_of_stacking() -> None:
 
 def test_command_line_page_knows_no_other_option() -> None:
     text = (ROOT / "docs" / "command-line.md").read_text(encoding="utf-8")
-    options = {name for c in get_command(app).commands.values() for p in c.params for name in (*p.opts, *p.secondary_opts)}
+    options = {
+        name for c in get_command(app).commands.values() for p in c.params for name in (*p.opts, *p.secondary_opts)
+    }
     assert set(re.findall(r"(?<=`)--[a-z-]+", text)) <= options | {"--help"}
 
 
