@@ -95,6 +95,14 @@ def test_a_run_stands_beside_them_unless_told_not_to(table, tmp_path) -> None:
     assert results["test"]["baselines"][RIDGE]["rmse"] == pytest.approx(results["test"]["rmse"], rel=0.1)
     assert {"sentence", "warning"} <= set(results["verdict"])
     assert results["verdict"]["comparisons"]["the best constant"]["RMSE"] == 1
+    inspected = command("inspect", tmp_path / "run")
+    assert "Inputs by their share in the importance; 1 of 3 kept" in inspected.out
+    spoilt = pd.read_csv(table)
+    spoilt.loc[122, "y"] = 1e6
+    spoilt.drop(index=[0, 1]).to_csv(tmp_path / "spoilt.csv", index=False)
+    found = command("evaluate", tmp_path / "run", tmp_path / "spoilt.csv", "--json").json["verdict"]
+    assert found["rows"] == [121]
+    assert "test row 121 dominates RMSE" in found["warning"]
     without = command("fit", table, *options, "--no-baselines", "--overwrite")
     assert RIDGE not in without.out
     assert json.loads((tmp_path / "run" / "metrics.json").read_text())["test"]["baselines"] == {}

@@ -278,6 +278,7 @@ def evaluate(
         terminal_output.show_json({"run": str(run), "data": str(data), "notes": notes, **metrics})
     elif not quiet:
         terminal_output.show_metrics(metrics, fitted.task.target, f"{counted(metrics['rows'], 'row')} of {data.name}")
+        terminal_output.show_verdict(metrics["verdict"])
 
 
 @app.command()
