@@ -9,6 +9,7 @@ import pytest
 
 from r2d2net.tables import baselines
 from r2d2net.tables.baselines import LOGISTIC, RIDGE, TREES, fit_baselines, folds_of, random_part
+from r2d2net.tables.fitting import nothing_found
 from r2d2net.tables.settings import Settings
 from r2d2net.tables.training_table import read_training_table
 from table_runs import command
@@ -106,3 +107,29 @@ def test_a_run_stands_beside_them_unless_told_not_to(table, tmp_path) -> None:
     without = command("fit", table, *options, "--no-baselines", "--overwrite")
     assert RIDGE not in without.out
     assert json.loads((tmp_path / "run" / "metrics.json").read_text())["test"]["baselines"] == {}
+
+
+def test_nothing_is_kept_where_there_is_nothing_to_find(tmp_path) -> None:
+    rng = np.random.default_rng(1)
+    pd.DataFrame(rng.normal(size=(200, 4)), columns=["a", "b", "c", "y"]).to_csv(tmp_path / "null.csv", index=False)
+    options = ["--target", "y", "--hidden", "0", "--epochs", "30", "--no-baselines", "--out", tmp_path / "run"]
+    done = command("fit", tmp_path / "null.csv", *options)
+    assert "None is kept: on " in done.out
+    assert "0 of 3 kept" in done.out
+    relevance = json.loads((tmp_path / "run" / "relevance.json").read_text())
+    assert relevance["nothing_kept"] in done.out
+    assert not any(entry["kept"] for entry in relevance["inputs"])
+    assert "None is kept: on " in command("inspect", tmp_path / "run").out
+
+
+@pytest.mark.parametrize(
+    ("health", "verdict", "why"),
+    [
+        ({"verdict": "fits"}, {"useless": False}, None),
+        ({"verdict": "fits"}, None, None),
+        ({"verdict": "fits"}, {"useless": True}, "on test rows the model is no better than a constant"),
+        ({"verdict": "no better than a constant"}, None, "on training rows the fit is no better than a constant"),
+    ],
+)
+def test_why_nothing_is_kept(health, verdict, why) -> None:
+    assert nothing_found(health, verdict) == why

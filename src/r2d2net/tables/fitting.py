@@ -173,7 +173,7 @@ def _fit(
     for note in [] if metrics is None else metrics["baseline_notes"]:
         say(note)
     write_json(folder / run_folder.METRICS, results)
-    nothing = _nothing_found(posterior["health"], verdict)
+    nothing = nothing_found(posterior["health"], verdict)
     if nothing is not None:
         inputs = [{**entry, "kept": False} for entry in inputs]
     write_json(folder / run_folder.RELEVANCE, {"inputs": inputs, "nothing_kept": nothing})
@@ -287,8 +287,16 @@ def relevance_of(
     ]
 
 
-def _nothing_found(health: dict[str, Any], verdict: dict[str, Any] | None) -> str | None:
-    """Say why no input can be said to matter; None where some may."""
+def nothing_found(health: dict[str, Any], verdict: dict[str, Any] | None) -> str | None:
+    """Say why no input can be said to matter.
+
+    Args:
+        health: The health of the posterior.
+        verdict: The verdict on test rows; None where there are none.
+
+    Returns:
+        The reason, or None where inputs may matter.
+    """
     if found_nothing(health):
         return f"on training rows the fit is {health['verdict']}"
     if verdict is not None and verdict["useless"]:

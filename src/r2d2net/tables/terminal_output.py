@@ -121,7 +121,7 @@ def show_inputs(inputs: list[dict[str, Any]], most: int = MOST_INPUTS, nothing: 
         most: How many to print.
         nothing: Why no input is kept, where there is a reason.
     """
-    table = Table(title=_title(inputs, nothing), title_justify="left")
+    table = Table(title=_title(inputs), title_justify="left")
     table.add_column("", justify="right")
     table.add_column("input")
     table.add_column("share ± sd", justify="right")
@@ -140,7 +140,7 @@ def show_inputs(inputs: list[dict[str, Any]], most: int = MOST_INPUTS, nothing: 
             Text(bar, style=colour),
         )
     screen().print(table)
-    for line in group_lines(inputs):
+    for line in [f"None is kept: {nothing}."] if nothing else group_lines(inputs):
         screen().print(Text(line))
 
 
@@ -219,10 +219,9 @@ def show_inspection(content: dict[str, Any]) -> None:
     screen().print(table)
 
 
-def _title(inputs: list[dict[str, Any]], nothing: str | None) -> str:
+def _title(inputs: list[dict[str, Any]]) -> str:
     kept = sum(bool(entry["kept"]) for entry in inputs)
-    ending = f"none is kept: {nothing}" if nothing else f"{kept} of {len(inputs)} kept"
-    return f"Inputs by their share in the importance; {ending}"
+    return f"Inputs by their share in the importance; {kept} of {len(inputs)} kept"
 
 
 def _kl(kl: float | None) -> str:
