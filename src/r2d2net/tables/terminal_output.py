@@ -145,18 +145,18 @@ def show_inputs(inputs: list[dict[str, Any]], most: int = MOST_INPUTS, nothing: 
 
 
 def group_lines(inputs: list[dict[str, Any]]) -> list[str]:
-    """Say of each group of inputs that can stand for each other whether the model needs one or more of them.
+    """Say of each group with an input that is kept whether the model needs one or more of them.
 
     Args:
         inputs: The inputs by rank.
 
-    >>> waist = {"name": "waist", "group": ["bmi", "waist"], "probability": 0.1}
-    >>> group_lines([{"name": "bmi", "group": ["bmi", "waist"], "probability": 1.0}, waist])
+    >>> waist = {"name": "waist", "group": ["bmi", "waist"], "probability": 0.1, "kept": False}
+    >>> group_lines([{"name": "bmi", "group": ["bmi", "waist"], "probability": 1.0, "kept": True}, waist])
     ['bmi or waist: one of them is needed']
     """
     groups: dict[tuple[str, ...], list[bool]] = {}
     for entry in inputs:
-        if entry["group"]:
+        if entry["group"] and (entry["kept"] or tuple(entry["group"]) in groups):
             groups.setdefault(tuple(entry["group"]), []).append(entry["probability"] >= NEEDED)
     return [
         f"{' or '.join(names)}: one of them is needed"
