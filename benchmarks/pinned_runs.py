@@ -73,7 +73,7 @@ def estimator(kind: str) -> list[Any]:
         fitted = rn.R2D2Regressor(hidden=(10,), epochs=10, random_state=0).fit(x, y + 1e6)
         return [fitted.predict(x), *fitted.predict(x, return_std=True)]
     classifier = rn.R2D2Classifier(hidden=(10,), epochs=10, random_state=0).fit(x, y.astype(int))
-    return [classifier.predict_proba(x), classifier.feature_importances_]
+    return [classifier.predict_proba(x), classifier.relevance_.importance.double().numpy()]
 
 
 def command_line(*options: str) -> list[Any]:

@@ -104,7 +104,9 @@ def test_algorithms_page_has_the_figures_of_stacking() -> None:
 
 def test_command_line_page_knows_no_other_option() -> None:
     text = (ROOT / "docs" / "command-line.md").read_text(encoding="utf-8")
-    options = {name for c in get_command(app).commands.values() for p in c.params for name in p.opts}
+    options = {
+        name for c in get_command(app).commands.values() for p in c.params for name in (*p.opts, *p.secondary_opts)
+    }
     assert set(re.findall(r"(?<=`)--[a-z-]+", text)) <= options | {"--help"}
 
 
@@ -116,7 +118,7 @@ def test_the_numbers_of_the_method_are_those_of_the_code() -> None:
     assert novelty.FOLDS == 10
     assert "of the other nine of ten folds" in text
     least = inspect.signature(r2d2net.shrinkage.input_relevance).parameters["least"].default
-    assert f"kept if r_i is {least:.0%} or more with posterior probability {LEVEL:.0%} or more" in text
+    assert f"needed if r_i is {least:.0%} or more with posterior probability {LEVEL:.0%} or more" in text
     other = " ".join((ROOT / "docs" / "uncertainty.md").read_text(encoding="utf-8").split())
     assert f"it takes {novelty.FEWEST} training rows to mark any row by its distance" in other
 

@@ -41,8 +41,8 @@ print(
 print(f"90% intervals hold {rn.metrics.coverage(y[test], low, high):.1%} of {len(test)} new rows")
 
 # The relevance of a column is the share of the output's variance that is lost when the column is shuffled. It differs
-# between the networks drawn from the posterior, so relevance has an interval. A column is kept if its relevance is 1%
-# or more in at least 95% of the draws.
+# between the networks drawn from the posterior, so relevance has an interval. A column is needed if its relevance is
+# 1% or more in at least 95% of the draws, and the columns that rank first are kept, as far as most of them are needed.
 
 relevance = rn.shrinkage.input_relevance(posterior, x[train][:500], draws=50)
 for i in relevance.mean.argsort(descending=True)[:6].tolist():

@@ -12,14 +12,17 @@ from rich.console import Console
 from r2d2net.paper.demo import Size, linear_regression, one_thread, run_demo, score
 from r2d2net.shrinkage import Relevance
 
-SMALL = Size(rows=500, epochs=3, table_epochs=10, draws=10)
+SMALL = Size(rows=500, epochs=3, table_epochs=10, draws=10, fit_options={"hidden": "0", "epochs": 30})
 
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     folder, terminal = tmp_path_factory.mktemp("demo"), io.StringIO()
     files = run_demo(folder, seed=1, size=SMALL, console=Console(file=terminal, width=80))
-    assert sorted(folder.iterdir()) == sorted(files)  # nothing half written beside them
+    names = {"predictive_band.png", "results.json", "diabetes-noise.csv", "diabetes-run"}
+    assert {path.name for path in folder.iterdir()} == names  # nothing half written beside them
+    assert all(path.is_file() for path in files)
+    assert files[-1] == folder / "diabetes-run" / "report.html"
     return folder, terminal.getvalue()
 
 
@@ -29,6 +32,16 @@ def test_prints_scores_and_inputs_within_80_columns(made: tuple[Path, str]) -> N
         assert phrase in text
     assert text.count("kept (share of variance lost when shuffled): ") == text.count("dropped: ") == 2
     assert max(len(line) for line in text.splitlines()) <= 80
+
+
+def test_shows_the_default_model_beside_its_baselines(made: tuple[Path, str]) -> None:
+    folder, text = made
+    default = json.loads((folder / "results.json").read_text())["default"]
+    for name in ("ridge regression", "boosted trees"):
+        assert f"{default['test']['baselines'][name]['rmse']:.4g}" in text
+    assert default["verdict"]["sentence"] in " ".join(text.split())
+    assert len(default["inputs"]) == 20
+    assert sum(entry["share"] for entry in default["inputs"]) <= 1 + 1e-6
 
 
 def test_writes_every_figure_printed_and_its_origin(made: tuple[Path, str]) -> None:

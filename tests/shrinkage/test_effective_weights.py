@@ -29,3 +29,17 @@ def test_a_weight_counts_by_what_the_data_add_to_its_precision():
 
 def test_points_have_no_such_number():
     assert effective_weights(posterior_of(rn.inference.MAP(), rn.priors.Gaussian())) is None
+
+
+def test_weights_that_share_what_they_do_never_count_more_than_the_rows():
+    """Of 60 copies of one input the data of 8 rows determine at most 8 weights, where mean-field counts most of 60."""
+    x = torch.randn(8, 1, generator=torch.Generator().manual_seed(0)).expand(8, 60).contiguous()
+    model = rn.BayesianModel(torch.nn.Linear(60, 1), prior=rn.priors.Gaussian())
+    posterior = rn.fit(model, (x, x[:, 0]), "svi", epochs=300, seed=0, verbose=False)
+    source = posterior.source
+    plain = (1 - source.deviation().double().square() * source.state.precision.double()).clamp(0, 1)
+    found = effective_weights(posterior)
+    assert found is not None
+    assert float(plain.sum()) > 8
+    assert sum(found.values()) <= 8 * (1 + 1e-12)
+    torch.testing.assert_close(found["weight"] / found["bias"], float(plain[:60].sum() / plain[60:].sum()))

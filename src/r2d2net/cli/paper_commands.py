@@ -12,7 +12,7 @@ from typer.core import TyperCommand
 
 SUMMARIES = {
     "priors": "Compare the priors: densities at zero and in the tail, and the rate table, theory beside measurement.",
-    "demo": "Train R2D2-Net on scenario 2 and on a real table: test error, coverage, the inputs kept, a figure.",
+    "demo": "Fit a real table beside the usual models, and R2D2-Net to scenario 2: errors, inputs kept, a figure.",
     "reproduce": "Reproduce a table or figure of the paper, for example `r2d2net reproduce simulation --scale smoke`.",
     "report": "Write the reports of finished or unfinished reproductions from their result files, and an index of "
     "them.",

@@ -39,6 +39,7 @@ from r2d2net.posterior import Posterior, load
 from r2d2net.run.choice import epochs_for
 from r2d2net.run.fit import fit
 from r2d2net.run.global_generator import lent_generator
+from r2d2net.run.health import found_nothing
 from r2d2net.run.stacking import fit_stacked
 from r2d2net.shrinkage import Relevance, input_relevance
 from r2d2net.specification import require_classes
@@ -249,25 +250,26 @@ class Perceptron:
             rows = torch.tensor(self._rows)  # a copy: joblib may have mapped them from a file, not to be written
             draws = min(RELEVANCE_DRAWS, self.draws)
             relevance = input_relevance(self.posterior_, rows, draws=draws, shuffles=SHUFFLES, seed=self._seed)
-            self._relevance = Relevance(*(part.cpu() for part in relevance))
+            relevance = Relevance(*(part.cpu() for part in relevance))
+            self._relevance = relevance.without_kept() if found_nothing(self.posterior_.health) else relevance
             self._rows = None
         return self._relevance
 
     @property
     def feature_importances_(self) -> np.ndarray:
-        """Posterior mean of each input's importance, by which inputs are ranked.
+        """Share of each input in the importance of all, by which inputs are ranked; they add up to at most 1.
 
-        It is the mean of two shares of the output's variance: the share that is lost when the input is shuffled
-        (`relevance_.mean`) and the share that the input explains by itself (`relevance_.alone`). So of inputs that
-        carry nearly the same information, those that the network does not use still rank above noise. The importances
-        may add up to more than 1.
+        The importance (`relevance_.importance`) is the mean of two shares of the output's variance: the share that is
+        lost when the input is shuffled (`relevance_.mean`) and the share that the input explains by itself
+        (`relevance_.alone`). So of inputs that carry nearly the same information, those that the network does not use
+        still rank above noise. Importances may add up to more than 1, and are divided by their sum where they do.
         """
-        return self.relevance_.importance.double().numpy()
+        return self.relevance_.share.double().numpy()
 
     @property
     def feature_importances_std_(self) -> np.ndarray:
-        """Standard deviation of each input's importance under the posterior."""
-        return self.relevance_.importance_std.double().numpy()
+        """Standard deviation of each input's importance under the posterior, in units of `feature_importances_`."""
+        return self.relevance_.share_std.double().numpy()
 
     def save(self, folder: str | Path, *, relevance: bool = True) -> Path:
         """Save the fitted estimator into a folder as safetensors and JSON, without pickles; `load` reads it.
@@ -329,7 +331,7 @@ class Perceptron:
             if content["feature_names_in"] is not None:
                 estimator.feature_names_in_ = np.array(content["feature_names_in"], dtype=object)
             measures = {name: torch.tensor(values) for name, values in content["relevance"].items()}
-            estimator._relevance, estimator._rows = Relevance(**measures) if measures else None, None
+            estimator._relevance, estimator._rows = Relevance.restored(measures) if measures else None, None
             estimator._restore_own(content)
             net = build(estimator._network, estimator._seed, estimator.device)
         except (KeyError, TypeError, ValueError, AttributeError) as error:

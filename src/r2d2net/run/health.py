@@ -106,6 +106,15 @@ def verdict(health: dict[str, Any]) -> str:
     return NO_BETTER if error is not None and USELESS < error <= WORSE else FITS
 
 
+def found_nothing(health: dict[str, Any]) -> bool:
+    """Tell whether a network predicts no better than a constant, so that no input can be said to matter.
+
+    Args:
+        health: What `look_at` returned.
+    """
+    return health.get("verdict") in (WORSE_THAN_CONSTANT, CONSTANT, NO_BETTER)
+
+
 def warn_of(health: dict[str, Any], algorithm: str) -> None:
     """Warn in one line if a fit does not make sense.
 

@@ -7,7 +7,7 @@ column is shuffled over the rows and all other columns are left in place:
 
 For independent inputs it is the total-effect index of sensitivity analysis (Jansen, 1999), and for a linear network
 w_i^2 Var x_i / Var f(x). An interaction counts for each of its inputs, so the shares may add up to more than 1. An
-input is kept if r_i >= ``least`` with posterior probability 95% or more. The weights of the first layer would not
+input is needed if r_i >= ``least`` with posterior probability 95% or more. The weights of the first layer would not
 serve: those of a hidden unit that the next layer ignores follow their prior and may be large, and a Gibbs sweep can
 leave a tiny weight with a far tinier standard deviation.
 
@@ -18,13 +18,16 @@ an input by itself,
     m_i = 1 - min over parabolas l of Var(f(x) - l(x_i)) / Var f(x)        (adjusted for their coefficients)
 
 which for a category (a group of columns) is the correlation ratio. Inputs are ranked by the mean of both,
-importance = (r + m) / 2. Where inputs are independent and their effects are additive parabolas, r, m and the importance
-are equal. For a classifier f(x) are the logits minus their mean over classes, on which no probability depends.
+importance = (r + m) / 2, which `importance_shares` converts to shares of at most 1, in whose order the inputs are kept
+that agree best with those needed. Inputs that can stand for each other form a group (`input_groups`).
+
+Where inputs are independent and their effects are additive parabolas, r, m and the importance are equal. For a
+classifier f(x) are the logits minus their mean over classes, on which no probability depends.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -35,9 +38,11 @@ from r2d2net.network_inputs import as_tensors
 from r2d2net.posterior import MEMORY, Posterior
 from r2d2net.shrinkage.column_shuffles import ColumnShuffles
 from r2d2net.shrinkage.explained_shares import explained_shares
+from r2d2net.shrinkage.importance_shares import importance_shares, kept_by_share
+from r2d2net.shrinkage.input_groups import input_groups
 from r2d2net.shrinkage.shuffled_outputs import ShuffledOutputs, most_rows
 
-LEVEL = 0.95  # least posterior probability of an input that is kept
+LEVEL = 0.95  # least posterior probability of an input that is needed
 
 
 class Relevance(NamedTuple):
@@ -47,10 +52,13 @@ class Relevance(NamedTuple):
         mean: Posterior mean of r, the share of the output's variance that is lost when the input is shuffled.
         low, high: Ends of the central 90% interval of r.
         probability: Posterior probability of r >= least.
-        kept: Whether that probability is at least 95%.
+        kept: Whether the input is among the first by share, cut where that agrees best with the inputs whose
+            probability is at least 95% (see `importance_shares.kept_by_share`).
         alone: Posterior mean of m, the share that the input explains by itself.
         importance: Posterior mean of (r + m) / 2, by which inputs are ranked.
         importance_std: Posterior standard deviation of (r + m) / 2.
+        share: The importance as a share of the importance of all inputs, between 0 and 1; they add up to at most 1.
+        group: Number of the group of inputs that can stand for each other (`input_groups`); -1 where there is none.
     """
 
     mean: Tensor
@@ -61,6 +69,28 @@ class Relevance(NamedTuple):
     alone: Tensor
     importance: Tensor
     importance_std: Tensor
+    share: Tensor
+    group: Tensor
+
+    @property
+    def share_std(self) -> Tensor:
+        """Posterior standard deviation of the importance, in units of the shares."""
+        return self.importance_std / self.importance.clamp(min=0).sum().clamp(min=1)
+
+    def without_kept(self) -> Relevance:
+        """Return the same with no input kept, for a network that predicts no better than a constant."""
+        return self._replace(kept=torch.zeros_like(self.kept))
+
+    @classmethod
+    def restored(cls, measures: Mapping[str, Tensor]) -> Relevance:
+        """Restore what a file kept; files of earlier versions have neither shares nor groups.
+
+        Args:
+            measures: Values by the names of the fields.
+        """
+        importance = measures["importance"]
+        later = {"share": importance_shares(importance), "group": torch.full(importance.shape, -1)}
+        return cls(**{**later, **measures})
 
 
 @torch.no_grad()
@@ -129,15 +159,18 @@ def input_relevance(
     alone = explained_shares(table, inputs, torch.stack(outputs_by_draw))
     probability = (shares >= least).to(shares.dtype).mean(1)
     importance = (shares + alone) / 2
+    share = importance_shares(importance.mean(1))
     return Relevance(
         mean=shares.mean(1),
         low=shares.quantile(0.05, dim=1),
         high=shares.quantile(0.95, dim=1),
         probability=probability,
-        kept=probability >= LEVEL,
+        kept=kept_by_share(share, probability >= LEVEL),
         alone=alone.mean(1),
         importance=importance.mean(1),
         importance_std=importance.std(1, correction=0),
+        share=share,
+        group=input_groups(table, inputs, share, least=least),
     )
 
 

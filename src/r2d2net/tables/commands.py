@@ -110,6 +110,14 @@ def fit(
     dates: Annotated[
         str | None, _text("day or month: what comes first in dates such as 03/04/2020 (auto, by other columns).")
     ] = None,
+    baselines: Annotated[
+        bool | None,
+        typer.Option(
+            "--baselines/--no-baselines",
+            help="Compare with ridge or logistic regression and boosted trees on test rows (default), or not.",
+            show_default=False,
+        ),
+    ] = None,
     out: Annotated[Path | None, _text("The run folder (run).")] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a run in that folder.")] = False,
     config: Annotated[Path | None, _text("JSON or TOML file of these options; the command line wins.")] = None,
@@ -153,7 +161,7 @@ def fit(
 def _show_fit(folder: Path, *, json: bool, quiet: bool, worked: bool = True) -> None:
     """Show the results in a run's folder; ``worked`` says whether they have just come there."""
     from r2d2net.tables import run_folder, terminal_output
-    from r2d2net.tables.inspecting import relevance_of_run
+    from r2d2net.tables.inspecting import nothing_kept, relevance_of_run
     from r2d2net.tables.prediction_task import Task
 
     content = run_folder.read_run(folder)
@@ -168,7 +176,8 @@ def _show_fit(folder: Path, *, json: bool, quiet: bool, worked: bool = True) -> 
         return
     if results.get("test"):
         terminal_output.show_metrics(results["test"], task.target, counted(results["test"]["rows"], "test row"))
-    terminal_output.show_inputs(inputs)
+    terminal_output.show_verdict(results.get("verdict"))
+    terminal_output.show_inputs(inputs, nothing=nothing_kept(folder))
     end = "wrote" if worked else "it was finished already, and its report is"
     typer.echo(f"fitted in {results.get('seconds', 0):g} s; {end} {folder / run_folder.REPORT}")
 
@@ -269,6 +278,7 @@ def evaluate(
         terminal_output.show_json({"run": str(run), "data": str(data), "notes": notes, **metrics})
     elif not quiet:
         terminal_output.show_metrics(metrics, fitted.task.target, f"{counted(metrics['rows'], 'row')} of {data.name}")
+        terminal_output.show_verdict(metrics["verdict"])
 
 
 @app.command()
@@ -295,7 +305,7 @@ def inspect(
         terminal_output.show_json(content)
     elif not quiet:
         terminal_output.show_inspection(content)
-        terminal_output.show_inputs(content["inputs"], most)
+        terminal_output.show_inputs(content["inputs"], most, content["nothing_kept"])
 
 
 def _require(level: float | None, draws: int | None, seed: int | None) -> None:

@@ -15,8 +15,9 @@ from r2d2net.tables.input_columns import ignored, notes_of
 from r2d2net.tables.novelty import is_unlike
 from r2d2net.tables.phrases import counted
 from r2d2net.tables.run_folder import FittedRun
-from r2d2net.tables.scores import Scored
+from r2d2net.tables.scores import Scored, constant_losses
 from r2d2net.tables.validation import require_no_spreadsheet
+from r2d2net.tables.verdict import CONSTANT, judge
 
 SEEN = "its rows include those that the model was trained on, so new rows may be predicted worse"
 
@@ -44,7 +45,8 @@ def evaluate_file(
     interval = run.settings.level if level is None else level
     counts: Counts = Counter()
     extra = None
-    rows = flagged = without = unknown = 0
+    numbers: list[np.ndarray] = []  # of the rows that are scored, from 1
+    read = rows = flagged = without = unknown = 0
     for block in read_blocks(data, run.block_rows(draws)):
         if extra is None:
             names = [str(name) for name in block.columns]
@@ -55,8 +57,10 @@ def evaluate_file(
         there = ~np.isnan(y)
         known = there & (y >= 0 if not task.is_regression else True)
         without, unknown = without + int((~there).sum()), unknown + int((there & ~known).sum())
+        read += len(block)
         if not known.any():
             continue
+        numbers.append(read - len(block) + np.flatnonzero(known) + 1)
         encoded = run.columns.encode(block[known], counts)
         scored.add(run.predict(encoded.x, draws, seed), y[known], interval)
         flagged += int(is_unlike(run.typicality(encoded)).sum())
@@ -71,5 +75,12 @@ def evaluate_file(
         notes.append(f"{counted(without, 'row')} without a readable {task.target} left out")
     if unknown:
         notes.append(f"{counted(unknown, 'row')} of classes that the model does not know left out")
-    metrics = scored.metrics(run.content["baseline"], interval)
-    return {**metrics, "unlike": flagged / rows, "unlike_expected": run.novelty.expected}, notes + notes_of(counts)
+    baseline = run.content["baseline"]
+    constant = constant_losses(task, np.concatenate(scored.y), baseline)
+    metrics = {
+        **scored.metrics(baseline, interval),
+        "unlike": flagged / rows,
+        "unlike_expected": run.novelty.expected,
+        "verdict": judge(scored.losses(), {CONSTANT: constant}, np.concatenate(numbers)),
+    }
+    return metrics, notes + notes_of(counts)

@@ -21,23 +21,25 @@ from r2d2net.files import replace_when_written, write_json
 from r2d2net.posterior import Posterior
 from r2d2net.provenance import provenance
 from r2d2net.report.run_page import posterior_text, write_run_page
+from r2d2net.run.health import found_nothing
 from r2d2net.run.threads import one_thread
 from r2d2net.shrinkage import input_relevance
 from r2d2net.tables import run_folder
+from r2d2net.tables.baselines import fit_baselines
 from r2d2net.tables.file_reader import digest
 from r2d2net.tables.input_columns import Columns
 from r2d2net.tables.novelty import FEWEST, Novelty, is_unlike, learn_novelty
 from r2d2net.tables.phrases import counted
 from r2d2net.tables.prediction_columns import prediction_columns
-from r2d2net.tables.scores import Scored, baseline_of
+from r2d2net.tables.scores import Scored, baseline_of, constant_losses, losses_of
 from r2d2net.tables.settings import Settings
 from r2d2net.tables.table_models import TableClassifier, TableRegressor, fit_model, model_for
 from r2d2net.tables.terminal_output import progress_bar
 from r2d2net.tables.training_table import TrainingTable, read_training_table
 from r2d2net.tables.validation import require_no_spreadsheet, require_suitable, require_target
+from r2d2net.tables.verdict import CONSTANT, judge
 
 Say = Callable[[str], None]
-WORSE: dict[str, Callable[[float], float]] = {"rmse": lambda value: 1.05 * value, "nll": lambda value: value + 0.05}
 ANEW = ("fit anew with ", Argument("overwrite"))
 AFTER_DIVERGENCE = (
     "use another ",
@@ -163,15 +165,18 @@ def _fit(
         with progress_bar("inputs", verbose=verbose) as progress:
             inputs = relevance_of(estimator.posterior_, table.x, table.columns, settings, progress)
         seconds = time.perf_counter() - start
-        metrics = _test(folder, table, settings, estimator.posterior_, novelty, content["baseline"])
+        metrics, verdict = _test(folder, table, settings, estimator.posterior_, novelty, content["baseline"])
     history = learning_curve(estimator.posterior_)
     posterior = described(estimator.posterior_)
-    results = {"seconds": round(seconds, 1), "test": metrics, "posterior": posterior}
+    results = {"seconds": round(seconds, 1), "test": metrics, "verdict": verdict, "posterior": posterior}
     say(posterior_text(posterior))
-    if metrics is not None and (worse := worse_than_constant(metrics)):
-        say(worse)
+    for note in [] if metrics is None else metrics["baseline_notes"]:
+        say(note)
     write_json(folder / run_folder.METRICS, results)
-    write_json(folder / run_folder.RELEVANCE, {"inputs": inputs})
+    nothing = nothing_found(posterior["health"], verdict)
+    if nothing is not None:
+        inputs = [{**entry, "kept": False} for entry in inputs]
+    write_json(folder / run_folder.RELEVANCE, {"inputs": inputs, "nothing_kept": nothing})
     write_json(folder / run_folder.HISTORY, {"epochs": history})
     done = {**content, "state": "finished"}
     write_run_page(folder, done, results, inputs, history)
@@ -192,23 +197,6 @@ def described(posterior: Posterior) -> dict[str, Any]:
     chosen = {"chosen": settings["chosen"]} if "chosen" in settings else {}
     several = {"candidates": posterior.candidates} if settings["algorithm"]["type"] == "Stacked" else {}
     return {"algorithm": settings["algorithm"]["type"], **chosen, **several, "health": posterior.health}
-
-
-def worse_than_constant(metrics: dict[str, Any]) -> str:
-    """Say by which measure of the test rows the model is worse than the best constant; "" if by none.
-
-    Args:
-        metrics: Metrics of the test rows, with those of the constant under "constant".
-
-    >>> worse_than_constant({"rmse": 138.0, "nll": 4.9, "constant": {"rmse": 26.0, "nll": 6.2}})
-    'on test rows it is worse than the best constant: rmse 138 against 26'
-    """
-    constant = metrics.get("constant", {})
-    names = [
-        name for name in ("rmse", "nll") if name in constant and metrics.get(name, 0) > WORSE[name](constant[name])
-    ]
-    against = ", ".join(f"{name} {metrics[name]:.4g} against {constant[name]:.4g}" for name in names)
-    return f"on test rows it is worse than the best constant: {against}" if names else ""
 
 
 def _opening(content: dict[str, Any], table: TrainingTable) -> list[str]:
@@ -260,7 +248,7 @@ def relevance_of(
     settings: Settings,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> list[dict[str, Any]]:
-    """Rank the columns of the table: those that the network keeps first, then by importance.
+    """Rank the columns of the table by their shares in the importance; those that are kept so come first.
 
     Args:
         posterior: The fitted network.
@@ -270,7 +258,8 @@ def relevance_of(
         progress: Is given how many columns are done, of how many.
 
     Returns:
-        One entry for each column, ready for JSON (see `r2d2net.shrinkage.input_relevance`).
+        One entry for each column, ready for JSON (see `r2d2net.shrinkage.input_relevance`); "group" has the names of
+        the columns that can stand for each other, or is None.
     """
     rows = np.random.default_rng(settings.seed).permutation(len(x))[:RELEVANCE_ROWS]
     draws = min(RELEVANCE_DRAWS, settings.draws)
@@ -284,10 +273,35 @@ def relevance_of(
         progress=progress,
     )
     parts = {name: values.tolist() for name, values in relevance._asdict().items()}
-    entries = [
-        {"name": name, **{part: values[i] for part, values in parts.items()}} for i, name in enumerate(columns.names)
+    order = relevance.share.argsort(descending=True, stable=True).tolist()
+    members: dict[int, list[str]] = {}
+    for i in order:
+        members.setdefault(parts["group"][i], []).append(columns.names[i])
+    return [
+        {
+            "name": columns.names[i],
+            **{part: values[i] for part, values in parts.items()},
+            "group": members[parts["group"][i]] if parts["group"][i] >= 0 else None,
+        }
+        for i in order
     ]
-    return sorted(entries, key=lambda entry: (not entry["kept"], -entry["importance"]))
+
+
+def nothing_found(health: dict[str, Any], verdict: dict[str, Any] | None) -> str | None:
+    """Say why no input can be said to matter.
+
+    Args:
+        health: The health of the posterior.
+        verdict: The verdict on test rows; None where there are none.
+
+    Returns:
+        The reason, or None where inputs may matter.
+    """
+    if found_nothing(health):
+        return f"on training rows the fit is {health['verdict']}"
+    if verdict is not None and verdict["useless"]:
+        return "on test rows the model is no better than a constant"
+    return None
 
 
 def learning_curve(posterior: Posterior) -> list[dict[str, float]]:
@@ -310,10 +324,10 @@ def _test(
     posterior: Posterior,
     novelty: Novelty,
     baseline: dict[str, Any],
-) -> dict[str, Any] | None:
-    """Predict the test rows, write them and return their metrics; None where there are none."""
+) -> tuple[dict[str, Any] | None, dict[str, Any] | None]:
+    """Predict the test rows, write them and return their metrics and the verdict; None where there are none."""
     if len(table.y_test) == 0:
-        return None
+        return None, None
     prediction = posterior.predict(table.test.x, settings.draws, seed=settings.seed)
     scored = Scored(table.task)
     scored.add(prediction, table.y_test, settings.level)
@@ -324,5 +338,14 @@ def _test(
     rows.insert(0, "row", table.test_rows + 1)
     with replace_when_written(folder / run_folder.TESTED) as partial:
         rows.to_csv(partial, index=False)
-    metrics = scored.metrics(baseline, settings.level)
-    return {**metrics, "unlike": float(is_unlike(typical).mean()), "unlike_expected": novelty.expected}
+    others, notes = fit_baselines(table, settings.seed) if settings.baselines else ({}, [])
+    metrics = {
+        **scored.metrics(baseline, settings.level),
+        "baselines": {name: scored.metrics_beside(*predicted) for name, predicted in others.items()},
+        "baseline_notes": notes,
+        "unlike": float(is_unlike(typical).mean()),
+        "unlike_expected": novelty.expected,
+    }
+    losses = {name: losses_of(table.task, table.y_test, *predicted) for name, predicted in others.items()}
+    beside = {CONSTANT: constant_losses(table.task, table.y_test, baseline), **losses}
+    return metrics, judge(scored.losses(), beside, table.test_rows + 1)

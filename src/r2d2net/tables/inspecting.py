@@ -50,11 +50,13 @@ def inspect_run(run: FittedRun, seed: int | None = None) -> dict[str, Any]:
         "parameters": layers,
         "weights": sum(layer["weights"] for layer in layers),
         "effective_weights": None if effective is None else sum(effective.values()),
+        "training_rows": posterior.settings.get("n"),
         "kl": last.get("kl"),
         "epochs": None if stacked else len(posterior.history),
         "candidates": posterior.candidates if stacked else [],
         "noise_sd": _noise(posterior, run.settings.seed if seed is None else seed),
         "inputs": relevance_of_run(run.folder),
+        "nothing_kept": nothing_kept(run.folder),
     }
 
 
@@ -66,6 +68,16 @@ def _noise(posterior: Posterior, seed: int) -> float | None:
     drawn = posterior.source.draws(count, generator, at_once=1)
     variances = [draw.noise["variance"].double().mean() for draw in drawn if "variance" in draw.noise]
     return float(torch.stack(variances).mean().sqrt() * posterior.units.y.scale.mean()) if variances else None
+
+
+def nothing_kept(folder: Path) -> str | None:
+    """Return why no input is kept, where the fit found a reason.
+
+    Args:
+        folder: The run folder.
+    """
+    why = read_json(folder / RELEVANCE).get("nothing_kept")  # runs of earlier versions have none
+    return None if why is None else str(why)
 
 
 def relevance_of_run(folder: Path) -> list[dict[str, Any]]:
@@ -84,4 +96,6 @@ def relevance_of_run(folder: Path) -> list[dict[str, Any]]:
         for entry in inputs
     ):
         raise CheckpointError("is damaged", value=folder / RELEVANCE, fix="fit again")
-    return inputs
+    total = max(1.0, sum(max(0.0, entry["importance"]) for entry in inputs))
+    later = [{"share": max(0.0, entry["importance"]) / total, "group": None} for entry in inputs]
+    return [{**new, **entry} for new, entry in zip(later, inputs, strict=True)]  # runs of earlier versions have neither

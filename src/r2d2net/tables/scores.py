@@ -13,6 +13,7 @@ from r2d2net.metrics import accuracy, brier, ece, macro_auroc, rmse
 from r2d2net.prediction import Classification, Prediction, Regression
 from r2d2net.tables.cell_parsing import Values
 from r2d2net.tables.prediction_task import Task
+from r2d2net.tables.verdict import LOG_LOSS, NLL, RMSE
 
 LEVELS = tuple(round(0.05 * k, 2) for k in range(1, 20))  # of the calibration curve
 BINS = 10  # of the reliability diagram
@@ -68,6 +69,27 @@ class Scored:
             assert isinstance(prediction, Classification)
             self.center.append(_array(prediction.probs))
 
+    def losses(self) -> dict[str, Values]:
+        """Return the losses of each row by measure (see `verdict`)."""
+        return losses_of(
+            self.task, np.concatenate(self.y), np.concatenate(self.center), np.concatenate(self.log_density)
+        )
+
+    def metrics_beside(self, center: Values, log_density: Values) -> dict[str, float | None]:
+        """Measure the predictions that another model makes of the same rows.
+
+        Args:
+            center: Its predictive means, or class probabilities.
+            log_density: Logarithm of its density, or probability, of the targets.
+
+        Returns:
+            The metrics that need no more than these, ready for JSON.
+        """
+        y, nll = np.concatenate(self.y), -float(log_density.mean())
+        if not self.task.is_regression:
+            return {**_class_scores(y.astype(np.int64), center), "nll": nll}
+        return {**_number_scores(y, center), "nll": nll}
+
     @np.errstate(over="ignore", invalid="ignore")  # a target of 1e90 has an infinite error, and no warning
     def metrics(self, baseline: dict[str, Any], level: float) -> dict[str, Any]:
         """Measure all predictions that were added.
@@ -88,7 +110,6 @@ class Scored:
 
     def _of_numbers(self, y: Values, mean: Values, baseline: dict[str, Any], level: float) -> dict[str, Any]:
         transform = np.abs(np.concatenate(self.spread) - 0.5) * 2
-        error, total = np.square(y - mean).mean(), y.var()
         z = (y - baseline["mean"]) / baseline["sd"]
         median = baseline.get("median", baseline["mean"])  # runs of earlier versions have none
         constant = {
@@ -97,9 +118,7 @@ class Scored:
             "nll": float((0.5 * z * z).mean() + math.log(baseline["sd"] * math.sqrt(2 * math.pi))),
         }
         return {
-            "rmse": rmse(y, mean),
-            "mae": float(np.abs(y - mean).mean()),
-            "r2": float(1 - error / total) if total > 0 else None,
+            **_number_scores(y, mean),
             "level": level,
             "coverage": float((transform <= level).mean()),
             "width": float(np.concatenate(self.width).mean()),
@@ -113,10 +132,7 @@ class Scored:
     def _of_classes(self, y: Values, probs: Values, baseline: dict[str, Any]) -> dict[str, Any]:
         label, shares = y.astype(np.int64), np.array(baseline["shares"])
         return {
-            "accuracy": accuracy(label, probs),
-            "brier": brier(label, probs),
-            "ece": ece(label, probs),
-            "auroc": macro_auroc(label, probs) if len(np.unique(label)) > 1 else None,
+            **_class_scores(label, probs),
             "constant": {
                 "accuracy": float((label == shares.argmax()).mean()),
                 "nll": -float(np.log(shares[label]).mean()),
@@ -124,6 +140,54 @@ class Scored:
             },
             "calibration": reliability(label, probs),
         }
+
+
+@np.errstate(over="ignore", invalid="ignore")
+def losses_of(task: Task, y: Values, center: Values, log_density: Values) -> dict[str, Values]:
+    """Return the losses of rows by measure, the one that decides the verdict first.
+
+    Args:
+        task: What is predicted.
+        y: Targets of the rows.
+        center: Predictive means, or class probabilities.
+        log_density: Logarithm of the predictive density, or probability, of the targets.
+    """
+    return {RMSE: np.square(y - center), NLL: -log_density} if task.is_regression else {LOG_LOSS: -log_density}
+
+
+@np.errstate(over="ignore", invalid="ignore")
+def constant_losses(task: Task, y: Values, baseline: dict[str, Any]) -> dict[str, Values]:
+    """Return the losses of the best constant prediction.
+
+    Args:
+        task: What is predicted.
+        y: Targets of the rows.
+        baseline: The best constant predictions (see `baseline_of`).
+    """
+    if task.is_regression:
+        center, sd = np.full(len(y), baseline["mean"]), baseline["sd"]
+        log_density = -0.5 * np.square((y - center) / sd) - math.log(sd * math.sqrt(2 * math.pi))
+        return losses_of(task, y, center, log_density)
+    return losses_of(task, y, y, np.log(np.array(baseline["shares"]))[y.astype(np.int64)])
+
+
+@np.errstate(over="ignore", invalid="ignore")
+def _number_scores(y: Values, mean: Values) -> dict[str, float | None]:
+    error, total = np.square(y - mean).mean(), y.var()
+    return {
+        "rmse": rmse(y, mean),
+        "mae": float(np.abs(y - mean).mean()),
+        "r2": float(1 - error / total) if total > 0 else None,
+    }
+
+
+def _class_scores(label: np.ndarray, probs: Values) -> dict[str, float | None]:
+    return {
+        "accuracy": accuracy(label, probs),
+        "brier": brier(label, probs),
+        "ece": ece(label, probs),
+        "auroc": macro_auroc(label, probs) if len(np.unique(label)) > 1 else None,
+    }
 
 
 def reliability(label: np.ndarray, probs: Values) -> dict[str, list[float]]:

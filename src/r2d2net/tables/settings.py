@@ -19,7 +19,13 @@ from r2d2net.tables.prediction_task import TASKS
 
 Parse = Callable[[str, Any], Any]
 MOST_WEIGHTS = 20_000_000
-LATER = {"decimal": "auto", "dates": "auto", "time": None, "stacked": False}  # what runs of older versions do not have
+LATER = {
+    "decimal": "auto",
+    "dates": "auto",
+    "time": None,
+    "stacked": False,
+    "baselines": True,
+}  # what runs of older versions do not have
 ONE_MODEL = ("prior", "algorithm", "hidden", "epochs", "batch_size", "patience", "restarts", "validation")
 
 
@@ -52,6 +58,7 @@ class Settings:
     decimal: str = "auto"
     dates: str = "auto"
     seed: int = 0
+    baselines: bool = True
     stacked: bool = False
 
     @classmethod
@@ -259,5 +266,6 @@ PARSERS: dict[str, Parse] = {
     "decimal": _decimal,
     "dates": _choice("auto", "day", "month"),
     "seed": _whole(0, LARGEST_SEED),
+    "baselines": _truth,
     "stacked": _truth,
 }

@@ -18,6 +18,7 @@ from r2d2net.run.progress import terminal
 from r2d2net.tables.novelty import FEWEST
 
 MOST_INPUTS = 12
+NEEDED = 0.95  # as `shrinkage.relevance.LEVEL`, whose import takes a second
 
 
 def note_printer(quiet: bool) -> Any:
@@ -72,54 +73,97 @@ def screen() -> Console:
 
 
 def show_metrics(metrics: dict[str, Any], target: str, title: str) -> None:
-    """Print scores beside those of the best constant, and the share of rows that are flagged.
+    """Print scores beside those of the best constant and the baselines, and the share of rows that are flagged.
 
     Args:
         metrics: The metrics (see `scores`).
         target: The target.
         title: Title of the table.
     """
-    from r2d2net.report.run_page import score_rows  # predictions need no page
+    from r2d2net.report.run_page import LABELS, PERCENT, format_number, score_rows  # predictions need no page
 
     table = Table(title=Text(title), title_justify="left")
     table.add_column("measure")
     table.add_column("this model", justify="right")
     table.add_column("best constant", justify="right")
-    for line in score_rows(metrics, target):
-        table.add_row(*(Text(cell) for cell in line))
+    baselines = metrics.get("baselines", {})  # runs of earlier versions have none
+    for name in baselines:
+        table.add_column(name, justify="right")
+    shown = [name for name in LABELS if metrics.get(name) is not None]
+    for name, line in zip(shown, score_rows(metrics, target), strict=True):
+        values = [scores.get(name) for scores in baselines.values()]
+        more = ["" if v is None else f"{v:.1%}" if name in PERCENT else format_number(v) for v in values]
+        table.add_row(*(Text(cell) for cell in (*line, *more)))
     expected = metrics["unlike_expected"]
     known = f"{expected:.0%} expected" if expected else f"needs {FEWEST} training rows"
     table.add_row("rows unlike the training rows", f"{metrics['unlike']:.1%}", known)
     screen().print(table)
 
 
-def show_inputs(inputs: list[dict[str, Any]], most: int = MOST_INPUTS) -> None:
-    """Print the first inputs by rank, with a bar.
+def show_verdict(verdict: dict[str, Any] | None) -> None:
+    """Print the sentence that compares the model with its baselines, and what it warns of.
+
+    Args:
+        verdict: What `verdict.judge` returned; None where there were no test rows, or of runs of earlier versions.
+    """
+    if verdict is None:
+        return
+    screen().print(Text(verdict["sentence"][:1].upper() + verdict["sentence"][1:] + "."))
+    if verdict["warning"]:
+        screen().print(Text(f"Warning: {verdict['warning']}.", style="yellow"))
+
+
+def show_inputs(inputs: list[dict[str, Any]], most: int = MOST_INPUTS, nothing: str | None = None) -> None:
+    """Print the first inputs by rank, with a bar, and the groups of inputs that can stand for each other.
 
     Args:
         inputs: The inputs by rank.
         most: How many to print.
+        nothing: Why no input is kept, where there is a reason.
     """
     table = Table(title=_title(inputs), title_justify="left")
     table.add_column("", justify="right")
     table.add_column("input")
-    table.add_column("importance ± sd", justify="right")
-    table.add_column("lost if shuffled", justify="right")
+    table.add_column("share ± sd", justify="right")
     table.add_column("")
     table.add_column("")
-    largest = max((entry["importance"] for entry in inputs), default=0.0) or 1.0
+    largest = max((entry["share"] for entry in inputs), default=0.0) or 1.0
+    total = max(1.0, sum(max(0.0, entry["importance"]) for entry in inputs))
     for rank, entry in enumerate(inputs[:most]):
-        bar = "█" * round(16 * entry["importance"] / largest) or "▏"
+        bar = "█" * round(16 * entry["share"] / largest) or "▏"
         colour = "green" if entry["kept"] else "dim"
         table.add_row(
             str(rank + 1),
             Text(entry["name"]),
-            f"{entry['importance']:.1%} ± {entry['importance_std']:.1%}",
-            f"{entry['mean']:.1%}",
+            f"{entry['share']:.1%} ± {entry['importance_std'] / total:.1%}",
             Text("kept" if entry["kept"] else "not needed", style=colour),
             Text(bar, style=colour),
         )
     screen().print(table)
+    for line in [f"None is kept: {nothing}."] if nothing else group_lines(inputs):
+        screen().print(Text(line))
+
+
+def group_lines(inputs: list[dict[str, Any]]) -> list[str]:
+    """Say of each group with an input that is kept whether the model needs one or more of them.
+
+    Args:
+        inputs: The inputs by rank.
+
+    >>> waist = {"name": "waist", "group": ["bmi", "waist"], "probability": 0.1, "kept": False}
+    >>> group_lines([{"name": "bmi", "group": ["bmi", "waist"], "probability": 1.0, "kept": True}, waist])
+    ['bmi or waist: one of them is needed']
+    """
+    groups: dict[tuple[str, ...], list[bool]] = {}
+    for entry in inputs:
+        if entry["group"] and (entry["kept"] or tuple(entry["group"]) in groups):
+            groups.setdefault(tuple(entry["group"]), []).append(entry["probability"] >= NEEDED)
+    return [
+        f"{' or '.join(names)}: one of them is needed"
+        if sum(needed) <= 1
+        else f"{', '.join(names)}: nearly the same information, of which the model uses {sum(needed)} columns"
+        for names, needed in groups.items()
+    ]
 
 
 def _made(content: dict[str, Any]) -> str:
@@ -155,7 +199,9 @@ def show_inspection(content: dict[str, Any]) -> None:
         (
             "weights",
             f"{content['weights']:,}"
-            + ("" if effective is None else f", of which the data determine {effective:.1f} ({_share(content)})"),
+            + (
+                "" if effective is None else f", of which the data determine {_determined(content)} ({_share(content)})"
+            ),
         ),
     ]
     for name, text in lines:
@@ -175,7 +221,7 @@ def show_inspection(content: dict[str, Any]) -> None:
 
 def _title(inputs: list[dict[str, Any]]) -> str:
     kept = sum(bool(entry["kept"]) for entry in inputs)
-    return f"Inputs by importance, those kept first; {kept} of {len(inputs)} kept"
+    return f"Inputs by their share in the importance; {kept} of {len(inputs)} kept"
 
 
 def _kl(kl: float | None) -> str:
@@ -184,6 +230,13 @@ def _kl(kl: float | None) -> str:
     return (
         "" if kl is None else f", {format_number(kl)} nats from the prior (KL divergence: what the data have taught it)"
     )
+
+
+def _determined(content: dict[str, Any]) -> str:
+    """Return the effective number of weights, and that it is a bound where it was reduced to the number of rows."""
+    effective, rows = content["effective_weights"], content["training_rows"]
+    bounded = rows is not None and math.isclose(effective, rows, rel_tol=1e-9)
+    return f"at most {rows:,}, one a training row" if bounded else f"{effective:.1f}"
 
 
 def _share(content: dict[str, Any]) -> str:
