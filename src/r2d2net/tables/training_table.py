@@ -9,8 +9,8 @@ import numpy as np
 
 from r2d2net.errors import DataError, ParameterError
 from r2d2net.tables.cell_parsing import Values
-from r2d2net.tables.column_detection import learn_inputs
-from r2d2net.tables.column_encoders import CategoryEncoder, Encoded
+from r2d2net.tables.column_detection import Targets, learn_inputs
+from r2d2net.tables.column_encoders import CategoryEncoder, Encoded, NumberEncoder
 from r2d2net.tables.column_names import FIX, are_data, meant
 from r2d2net.tables.file_reader import encoding_note, read_table, separator_of
 from r2d2net.tables.format_rules import detect_format_rules
@@ -104,6 +104,7 @@ def read_training_table(path: Path, settings: Settings) -> TrainingTable:
         rules,
         rows=rows,
         training=rows[~is_test],
+        targets=Targets.of(y[~is_test], task.classes, settings.seed),
     )
     settings.require_size(encoded.x.shape[1], max(1, len(task.classes)))
     x, test = encoded.x[~is_test], encoded.take(is_test)
@@ -118,6 +119,9 @@ def read_training_table(path: Path, settings: Settings) -> TrainingTable:
     levels = [column.name for column in columns.used if isinstance(column, CategoryEncoder) and column.missing]
     if levels:
         notes.append(f"missing cells are a level of their own in {quoted_names(levels)}")
+    indicators = [column.name for column in columns.used if isinstance(column, NumberEncoder) and column.indicator]
+    if indicators:
+        notes.append(f"an input of its own says which cells are missing in {quoted_names(indicators)}")
     return TrainingTable(task, columns, x, y[~is_test], test, rows[is_test], y[is_test], share, held, tuple(notes))
 
 
