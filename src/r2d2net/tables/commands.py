@@ -90,6 +90,8 @@ def fit(
     restarts: Annotated[int | None, _text("Fits from so many starts; validation rows choose (1).")] = None,
     validation: Annotated[float | None, _text("Share of the rows for validation (0.1).")] = None,
     test: Annotated[float | None, _text("Share of the rows for the test (0.2).")] = None,
+    split: Annotated[str | None, _text("Test rows: random (default), or time, the last rows by date.")] = None,
+    split_column: Annotated[str | None, _text("Column of dates or numbers by which --split time orders rows.")] = None,
     draws: Annotated[int | None, _text("Networks drawn from the posterior for a prediction (100).")] = None,
     level: Annotated[float | None, _text("Level of the intervals (0.9).")] = None,
     categorical: Annotated[list[str] | None, _text(f"Columns of numbers that are categories{SEVERAL}")] = None,

@@ -19,6 +19,7 @@ from r2d2net.tables.phrases import counted, quoted_names
 from r2d2net.tables.prediction_task import Task, detect_task
 from r2d2net.tables.raw_columns import RawTable
 from r2d2net.tables.settings import Settings
+from r2d2net.tables.time_split import last_rows, random_note, require_classes, split_note, times_of
 
 LEAST_ROWS = 10
 
@@ -94,7 +95,15 @@ def read_training_table(path: Path, settings: Settings) -> TrainingTable:
         notes.append(f"{counted(int((~there).sum()), 'row')} without a readable {target} left out")
     rows, y = np.flatnonzero(there), y[there]
     classes = not task.is_regression
-    is_test = held_out(y, round(settings.test * len(y)), settings.seed, by_class=classes, stay=2)
+    count = round(settings.test * len(y))
+    if settings.split == "time":
+        without = [target, *chosen_columns(settings.ignore, names, "ignore")]
+        by, times = times_of(table, rules, settings.split_column, without)
+        is_test = last_rows(times[rows], count)
+        require_classes(task, y, is_test)
+        notes.append(split_note(by, times[rows], is_test))
+    else:
+        is_test = held_out(y, count, settings.seed, by_class=classes, stay=2)
     columns, encoded, counts = learn_inputs(
         table,
         target,
@@ -116,6 +125,8 @@ def read_training_table(path: Path, settings: Settings) -> TrainingTable:
         count = max(1, round(share * len(x)))
         held = held_out(y[~is_test], count, settings.seed, by_class=True, stay=1)
     notes += notes_of(counts)
+    if settings.split == "random":
+        notes += random_note([column.name for column in columns.used if column.kind == "date"])
     levels = [column.name for column in columns.used if isinstance(column, CategoryEncoder) and column.missing]
     if levels:
         notes.append(f"missing cells are a level of their own in {quoted_names(levels)}")
