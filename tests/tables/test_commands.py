@@ -24,7 +24,7 @@ def test_fit_writes_a_run_and_says_what_it_did(price_run):
     assert ended.code == 0, ended.error
     assert "task: regression (detected; --task overrides)" in ended.error
     assert "rows: 280 training, 40 validation, 80 test" in ended.error
-    assert re.search(r"\d+ cells missing, filled in \(median.*\): z \d+", ended.error)
+    assert re.search(r"\d+ cells missing, filled in \(the median.*\): z \d+", ended.error)
     assert "column name left out: 320 different texts" in ended.error
     assert {path.name for path in folder.iterdir()} == PARTS
     assert {path.name for path in (folder / "figures").iterdir()} == {
@@ -139,7 +139,12 @@ def test_missing_columns_are_listed_and_an_older_output_is_kept(price_run, table
 def test_inspect_shows_prior_weights_and_inputs(price_run):
     folder, _ = price_run
     found = command("inspect", folder, "--json").json
-    assert found["weights"] == 10 * 6 + 10 + 10 + 1  # x, z, three groups, day
+    assert found["weights"] == 10 * 14 + 10 + 10 + 1  # x, z, z missing, three groups, day and seven weekdays
+    read = {column["name"]: (column["kind"], column["read"]) for column in found["columns"]}
+    assert read["group"][1].startswith("3 levels: ")
+    assert read["z"][1].endswith("and an input says so")
+    assert read["day"][1].endswith("used as trend and weekday")
+    assert read["name"][0] == read["kind"][0] == "left out"
     assert 0 < found["effective_weights"] < found["weights"]
     assert 0.3 < found["noise_sd"] < 1
     assert {one["name"] for one in found["inputs"] if one["kept"]} == {"x", "group"}

@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 
 from r2d2net.errors import DataError, ParameterError
+from r2d2net.tables.column_detection import Targets
 from r2d2net.tables.input_columns import Columns, notes_of
 from table_runs import learn_columns
 
@@ -140,21 +141,81 @@ def test_large_offsets_keep_their_digits():
 
 
 def test_levels_rare_missing_and_never_seen():
-    cells = ["a"] * 500 + ["b"] * 400 + ["c"] * 98 + ["d", "e"]
+    cells = ["a"] * 500 + ["b"] * 400 + ["c"] * 88 + ["d", "e", "f", "g"] * 3
     columns = learn_columns(table(y=["0"] * 1000, x=cells), "y")
     assert columns.used[0].inputs == ["x=a", "x=b", "x=c", "x=(other)"]
     encoded = columns.encode(table(x=["b", "d", "new", None, " a "]))
     assert encoded.strange.tolist() == [False, False, False, True, False]
-    assert encoded.x.tolist() == [[0, 1, 0, 0], [0, 0, 0, 1], [0, 0, 0, 1], [1, 0, 0, 0], [1, 0, 0, 0]]
+    average = [0.5, 0.4, 0.088, 0.012]
+    assert encoded.x.tolist() == [[0, 1, 0, 0], [0, 0, 0, 1], [0, 0, 0, 1], average, [1, 0, 0, 0]]
 
-    columns = learn_columns(table(y=["0"] * 6, x=["a", "b", None] * 2), "y")
+    columns = learn_columns(table(y=["0"] * 30, x=["a", "b", None] * 10), "y")
     assert columns.used[0].inputs == ["x=a", "x=b", "x=(missing)"]
     counts = Counter()
     encoded = columns.encode(table(x=["new", None]), counts)
-    assert encoded.x.tolist() == [[0, 0, 0], [0, 0, 1]]
+    assert encoded.x.tolist() == [[0.5, 0.5, 0], [0, 0, 1]]
     assert encoded.strange.tolist() == [True, False]
     assert encoded.filled.tolist() == [0, 0]
     assert counts["x", "unseen"] == 1
+
+
+@pytest.mark.parametrize(("rows", "missing", "level"), [(100, 9, False), (100, 10, True), (4000, 39, False)])
+def test_missing_cells_have_an_input_only_where_they_are_common(rows, missing, level):
+    """One in a hundred rows and ten of them: fewer cells are the average over levels, and numbers the median alone."""
+    rest = rows - missing
+    cells = ["a"] * 60 + ["b"] * (rest - 60) + [None] * missing
+    numbers = [str(i * i % 97) for i in range(rest)] + [None] * missing
+    columns = learn_columns(table(y=["0"] * rows, x=cells, n=numbers), "y")
+    x, n = columns.used
+    assert (x.missing, x.seldom_missing, n.indicator, x.gaps) == (level, not level, level, True)
+    encoded = columns.encode(table(x=[None], n=["3"]))
+    assert encoded.strange.tolist() == [False]
+    assert encoded.filled.tolist() == [0 if level else 1]
+    shares = {"x=a": 60 / rest, "x=b": 1 - 60 / rest}
+    np.testing.assert_allclose(encoded.x[0, : len(x.inputs)], [0, 0, 1] if level else [shares[i] for i in x.inputs])
+
+
+def test_a_few_cells_of_rare_levels_are_the_average_over_levels():
+    columns = learn_columns(table(y=["0"] * 4000, x=["a"] * 1000 + ["b"] * 2981 + ["rare"] * 19), "y")
+    assert (columns.used[0].inputs, columns.used[0].rare) == (["x=b", "x=a"], ["rare"])
+    counts = Counter()
+    encoded = columns.encode(table(x=["rare", "new"]), counts)
+    np.testing.assert_allclose(encoded.x, [[2981 / 3981, 1000 / 3981]] * 2)
+    assert not encoded.strange.any()
+    assert notes_of(counts) == ["2 cells of levels that are rare or unknown, taken as the average over levels: x 2"]
+
+
+def test_numbers_that_are_often_missing_have_an_indicator_once_for_columns_missing_together():
+    numbers = [None if i % 5 == 0 else str(i * i % 37) for i in range(100)]
+    others = [None if i % 7 == 0 else str(i * i % 31) for i in range(100)]
+    columns = learn_columns(table(y=["0"] * 100, a=numbers, b=numbers, c=others), "y")
+    assert [len(column.inputs) for column in columns.used] == [2, 1, 2]
+    assert columns.used[0].inputs == ["a", "a=(missing)"]
+    encoded = columns.encode(table(a=[None, "3", "oops", "inf"], b=["1"] * 4, c=["1"] * 4))
+    assert encoded.x[:, 1].tolist() == [1, 0, 1, 0]
+    assert encoded.filled.tolist() == [1, 0, 1, 1]
+    assert Columns.of(columns.plain()) == columns
+
+
+def test_columns_of_older_runs_are_encoded_as_they_were():
+    """Without an average, a missing cell was the most frequent level and an unknown one no level."""
+    number = {"name": "n", "kind": "date", "median": 1.0, "mean": 0.0, "sd": 2.0, "low": 0.0, "high": 9.0, "gaps": True}
+    category = {"name": "x", "levels": ["a", "b"], "other": False, "missing": False, "kind": "category"}
+    columns = Columns.of({"used": [number, category], "left_out": {}, "read_as": {}})
+    encoded = columns.encode(table(n=["1970-01-03", None], x=[None, "new"]))
+    assert encoded.x.tolist() == [[1, 1, 0], [0.5, 0, 0]]
+
+
+def test_a_hundred_levels_have_an_input_each_if_there_are_rows_for_them():
+    def used(levels, rows):
+        cells = [f"level {i % levels}" for i in range(rows)]
+        return learn_columns(table(y=["0"] * rows, x=cells, z=["a", "b"] * (rows // 2)), "y").used[0]
+
+    assert len(used(51, 2500).inputs) == 51
+    assert len(used(100, 1000).inputs) == 100
+    assert len(used(20, 60).inputs) == 20
+    # more levels, or too few rows for them: averages of the target, of which there are none here
+    assert used(101, 2000).name == used(51, 500).name == "z"
 
 
 def test_codes_in_numbers_are_the_same_from_csv_and_parquet_but_leading_zeros_count():
@@ -162,7 +223,7 @@ def test_codes_in_numbers_are_the_same_from_csv_and_parquet_but_leading_zeros_co
     assert (
         columns.encode(pd.DataFrame({"x": [1.0, 2.0]})).x.tolist() == columns.encode(table(x=["1", "2.0"])).x.tolist()
     )
-    assert columns.encode(table(x=["7"])).x.sum() == 0
+    assert columns.encode(table(x=["7"])).strange.all()
 
 
 @pytest.mark.parametrize("train", [[True, False], ["TRUE", "FALSE"], ["true", "false"], ["True", "False"]])
@@ -177,8 +238,8 @@ def test_truth_values_are_the_same_however_they_are_written(train):
 
 
 def test_truth_values_of_several_spellings_are_two_levels_unless_there_are_others():
-    cells = ["TRUE", "True", "true", "FALSE", "TRUE", None] * 5
-    assert learn_columns(table(y=["0"] * 30, x=cells), "y").used[0].inputs == ["x=TRUE", "x=FALSE", "x=(missing)"]
+    cells = ["TRUE", "True", "true", "FALSE", "TRUE", None] * 10
+    assert learn_columns(table(y=["0"] * 60, x=cells), "y").used[0].inputs == ["x=TRUE", "x=FALSE", "x=(missing)"]
     others = learn_columns(table(y=["0"] * 20, x=["TRUE", "true", "FALSE", "maybe"] * 5), "y")
     assert sorted(others.used[0].levels) == ["FALSE", "TRUE", "maybe", "true"]
     assert others.encode(table(x=["False"])).strange.all()
@@ -200,9 +261,12 @@ def test_a_column_without_one_known_level_is_refused():
 
 def test_rare_levels_are_known_and_new_ones_expected_where_nearly_all_were_rare():
     often = ["a"] * 500 + ["b"] * 490 + [f"rare {i}" for i in range(5) for _ in range(2)]
-    nearly_none = ["a"] * 10 + [f"id {i}" for i in range(990)]
-    columns = learn_columns(table(y=["0"] * 1000, often=often, nearly=nearly_none), "y", keep=["nearly"])
-    assert [column.other for column in columns.used] == [True, True]
+    nearly_none = ["a"] * 20 + [f"id {i}" for i in range(980)]
+    targets = Targets.of(np.array([5.0] * 20 + [i % 3 for i in range(980)]), [], 0)
+    rows = table(y=["0"] * 1000, often=often, nearly=nearly_none)
+    assert "980 of them in one row only: an identifier" in learn_columns(rows, "y").left_out["nearly"]
+    columns = learn_columns(rows, "y", keep=["nearly"], targets=targets)
+    assert [column.kind for column in columns.used] == ["category", "category by target"]
     for cell, refused in (("rare 3", False), ("A", True)):
         counts = Counter()
         columns.encode(table(often=[cell] * 50, nearly=[f"new {i}" for i in range(50)]), counts)

@@ -140,10 +140,10 @@ def test_columns_are_read_in_their_form_and_it_is_said():
         ("doubtful", "date"),
     ]
     assert columns.read_as["price"] == "'1,000.50' is read as the number 1000.5"
-    assert columns.read_as["day"] == "'1/1/2020' is read as the date day/month/year"
+    assert columns.read_as["day"] == "'1/1/2020' is read as the date day/month/year; used as trend and season"
     said = "'02/06/2011' is read as the date day/month/year, as 'day' has the day first ("
     assert columns.read_as["doubtful"].startswith(said)
-    assert columns.read_as["doubtful"].endswith("; --dates month reads it as month/day/year")
+    assert columns.read_as["doubtful"].endswith("; --dates month reads it as month/day/year; used as trend and season")
     price, mostly, day, _ = columns.used
     new = pd.DataFrame(
         {"price": ["1,500.00", "1.500,00"], "mostly": ["1,000", "7"], "day": ["31/12/2021", "12/31/2021"]}

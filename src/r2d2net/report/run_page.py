@@ -8,9 +8,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from r2d2net.files import write_text
+from r2d2net.report.column_text import column_text
 from r2d2net.report.document import Block, Document, Drawing, Section, Text, drawing, to_html, write_drawings
 from r2d2net.report.markdown_text import escaped, pipe_table
 from r2d2net.report.run_figures import draw_learning_curve, draw_regression, draw_relevance, draw_reliability
@@ -236,26 +235,9 @@ def _setting_text(value: Any) -> str:
     return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
-def _moment(days: float, sd: float) -> str:
-    """Days since 1970 as a date, with the time of day where the column varies by less than two days."""
-    return str(np.datetime64(round(days * 86_400), "s").astype("datetime64[s]" if sd < 2 else "datetime64[D]"))
-
-
 def _columns(run: dict[str, Any]) -> str:
-    columns, lines = run["columns"], []
-    for column in columns["used"]:
-        if column["kind"] == "category":
-            more = ["other"] * column["other"] + ["missing"] * column["missing"]
-            content = f"{len(column['levels'])} levels: " + ", ".join([*column["levels"][:8], *more])
-        elif column["kind"] == "date":
-            low, high, mean, median = (
-                _moment(column[part], column["sd"]) for part in ("low", "high", "mean", "median")
-            )
-            content = f"{low} to {high}, mean {mean}, sd {column['sd']:.4g} days; missing cells become {median}"
-        else:
-            mean, sd, median = (format_number(column[part]) for part in ("mean", "sd", "median"))
-            content = f"mean {mean}, sd {sd}; missing cells become {median}"
-        lines.append([column["name"], column["kind"], content])
+    columns = run["columns"]
+    lines = [[column["name"], column["kind"], column_text(column, format_number)] for column in columns["used"]]
     lines += [[name, "left out", why] for name, why in columns["left_out"].items()]
     notes = "".join(f"- {escaped(note)}\n" for note in run["notes"])
     source = f"File {escaped(run['data']['file'])}, SHA-256 {run['data']['sha256']}.\n"

@@ -1,4 +1,12 @@
-"""Learn from training rows what each column is (see `input_columns`)."""
+"""Learn from training rows what each column is (see `input_columns`).
+
+A category has an input for each level that is not rare, if there are at most 100 of them and 10 training rows for each
+(20 levels in any table), and if the rare ones make up a tenth of the cells at most. A category of more levels is
+encoded by averages of the target (`target_statistics`). What is seen once in half of the cells is an identifier.
+
+A missing cell is a level, or has an indicator, where max(10, 1%) of the training rows have one. Fewer rows do not tell
+what it means: an input that is 1 in 4 of 40,000 rows is 100 standard deviations away from its mean there.
+"""
 
 from __future__ import annotations
 
@@ -10,20 +18,56 @@ import numpy as np
 
 from r2d2net.errors import Argument, DataError, Value
 from r2d2net.tables.cell_parsing import Values
-from r2d2net.tables.column_encoders import CategoryEncoder, ColumnEncoder, Counts, Encoded, NumberEncoder
+from r2d2net.tables.column_encoders import CategoryEncoder, Counts, Encoded, NumberEncoder
+from r2d2net.tables.date_inputs import DateEncoder, date_parts, part_inputs
 from r2d2net.tables.format_rules import NO_RULES, ColumnFormat, FormatRules, detect_column_format
-from r2d2net.tables.input_columns import Columns, chosen_columns
+from r2d2net.tables.input_columns import ColumnEncoder, Columns, chosen_columns
 from r2d2net.tables.number_formats import unit_note
+from r2d2net.tables.phrases import listed
 from r2d2net.tables.raw_columns import RawColumn, RawTable, merge_truth_values
+from r2d2net.tables.target_statistics import learn_statistics
 
 if TYPE_CHECKING:
     import pandas as pd
 
-MOST_LEVELS = 30
+MOST_LEVELS = 100  # a level of fewer rows than 1% is better estimated together with the others
+ROWS_OF_LEVEL = 10  # training rows for each level, so that inputs do not outnumber what can be learnt of them
 MOST_RARE = 1000  # rare levels that are remembered, to tell them from what training rows did not have
 RARE = 0.005  # share of the rows below which a level is rare; a level of one row always is
-FEW_LEVELS = 20  # a column of more levels, half of them alone, is an identifier
+FEW_LEVELS = 20  # so many levels need no averages, and are no identifier
+MOST_OTHER = 0.1  # share of the cells that may be of rare levels
+IDENTIFIER = 0.5  # share of the cells that are seen once from which a column is an identifier
+COMMON_ROWS, COMMON = 10, 0.01  # rows, and share of them, from which missing cells or rare levels have an input
 MOST_INPUTS = 5_000  # some minutes: what is unlike needs time by their cube
+
+
+class Targets(NamedTuple):
+    """Targets of the training rows, for averages by level.
+
+    Attributes:
+        values: Numbers, or 0 and 1 for each class, of two classes for the second, (rows, outputs).
+        classes: Names of the outputs where there are several.
+        seed: Seed of the folds by which training rows are encoded.
+    """
+
+    values: Values
+    classes: list[str]
+    seed: int
+
+    @classmethod
+    def of(cls, y: Values, classes: Sequence[str], seed: int) -> Targets:
+        """Make targets of what a task reads.
+
+        Args:
+            y: Numbers, or places in ``classes``.
+            classes: The classes; none for numbers.
+            seed: Seed of the folds.
+        """
+        if not classes:
+            return cls(y[:, None], [], seed)
+        if len(classes) == 2:
+            return cls((y == 1).astype(np.float64)[:, None], [], seed)
+        return cls((y[:, None] == np.arange(len(classes))).astype(np.float64), list(classes), seed)
 
 
 class LearntInputs(NamedTuple):
@@ -50,6 +94,7 @@ def learn_inputs(
     *,
     rows: np.ndarray | None = None,
     training: np.ndarray | None = None,
+    targets: Targets | None = None,
 ) -> LearntInputs:
     """Learn from training rows what the columns are, and encode all rows, one column after the other.
 
@@ -62,6 +107,7 @@ def learn_inputs(
         rules: How ambiguous numbers and dates are read (see `format_rules`).
         rows: Places of the rows to encode; by default all.
         training: Places of the rows to learn from; by default all.
+        targets: Targets of those rows; without them, columns of many levels are left out.
 
     Returns:
         The columns, and the rows as inputs of the network.
@@ -80,6 +126,8 @@ def learn_inputs(
     counts: Counts = Counter()
     left_out: dict[str, str] = {}
     read_as: dict[str, str] = {}
+    gaps: set[bytes] = set()
+    is_training = np.isin(rows, training)
     inputs = 0
     for name in raw.names:
         if name == target:
@@ -88,16 +136,19 @@ def learn_inputs(
             left_out[name] = "as told"
             continue
         column = raw[name]
-        encoder, note = _learn_column(
-            name, column.take(training), training, rules, categorical=name in as_categories, keep=name in kept
-        )
-        if isinstance(encoder, str):
-            left_out[name] = f"{encoder}; {note}" if note else encoder
+        options = _Options(categorical=name in as_categories, keep=name in kept, targets=targets, gaps=gaps)
+        learnt = _learn_column(name, column.take(training), training, rules, options)
+        note = learnt.note
+        if isinstance(learnt.encoder, str):
+            left_out[name] = f"{learnt.encoder}; {note}" if note else learnt.encoder
             continue
-        used.append(encoder)
-        inputs += len(encoder.inputs)
+        used.append(learnt.encoder)
+        inputs += len(learnt.encoder.inputs)
         if inputs <= MOST_INPUTS:
-            parts.append(encoder.encode(column.take(rows), counts))
+            encoded = learnt.encoder.encode(column.take(rows), counts)
+            if learnt.fitted is not None:  # training rows are encoded without their own targets
+                encoded.x[is_training] = learnt.fitted
+            parts.append(encoded)
         if note:
             read_as[name] = note
     if not used:
@@ -112,51 +163,108 @@ def learn_inputs(
     return LearntInputs(Columns(tuple(used), left_out, read_as), Encoded.beside(parts), counts)
 
 
-def _learn_column(
-    name: str, column: RawColumn, rows: np.ndarray, rules: FormatRules, *, categorical: bool, keep: bool
-) -> tuple[ColumnEncoder | str, str]:
-    """Learn one column, or say why it is left out; and say how it was read."""
+class _Options(NamedTuple):
+    """What is known of a column besides its cells; ``gaps`` are the patterns of missing cells that have an input."""
+
+    categorical: bool
+    keep: bool
+    targets: Targets | None
+    gaps: set[bytes]
+
+
+class _Learnt(NamedTuple):
+    """An encoder or why there is none, what is said of it, and the training rows where they are encoded otherwise."""
+
+    encoder: ColumnEncoder | str
+    note: str
+    fitted: Values | None = None
+
+
+def _learn_column(name: str, column: RawColumn, rows: np.ndarray, rules: FormatRules, options: _Options) -> _Learnt:
     if column.missing.all():
-        return "empty", ""
-    detected = ColumnFormat("") if categorical else detect_column_format(column, rules)
+        return _Learnt("empty", "")
+    detected = ColumnFormat("") if options.categorical else detect_column_format(column, rules)
     if detected.kind:
         values = (column.days if detected.kind == "date" else column.numbers)(detected.format)
         unreadable = bool((np.isnan(values) & ~column.empty).any())
-        return _number(name, detected, values, rows, keep, unreadable), detected.note
-    note = detected.note or ("" if categorical else unit_note(column))
-    return _category(name, merge_truth_values(column.codes), categorical or keep), note
+        encoder = _number(name, detected, values, rows, options, unreadable)
+        parts = encoder.parts if isinstance(encoder, DateEncoder) else []
+        said = f"used as {listed(['trend', *parts], 'and')}" if parts else ""
+        return _Learnt(encoder, "; ".join(filter(None, [detected.note, said])))
+    note = detected.note or ("" if options.categorical else unit_note(column))
+    learnt = _category(name, merge_truth_values(column.codes), options)
+    return learnt._replace(note="; ".join(filter(None, [note, learnt.note])))
+
+
+def _is_common(count: int, rows: int) -> bool:
+    return count >= max(COMMON_ROWS, COMMON * rows)
 
 
 def _number(
-    name: str, detected: ColumnFormat, values: Values, rows: np.ndarray, keep: bool, unreadable: bool
+    name: str, detected: ColumnFormat, values: Values, rows: np.ndarray, options: _Options, unreadable: bool
 ) -> NumberEncoder | str:
     there = ~np.isnan(values)
-    median = float(np.median(values[there]))
-    low, high = float(values[there].min()), float(values[there].max())
-    whole = np.where(there, values, median)
+    known = values if there.all() else values[there]
+    median = float(np.median(known))
+    low, high = float(known.min()), float(known.max())
+    whole = values if there.all() else np.where(there, values, median)
     mean, sd = float(whole.mean()), float(whole.std())
     if not sd > 1e-12 * max(abs(mean), abs(low), abs(high)):  # rounding errors are no deviation
         return "constant"
     row_number = detected.kind == "number" and there.all() and len(rows) > 2 and np.ptp(values - rows) == 0
-    if row_number and not keep:
+    if row_number and not options.keep:
         return f"the number of the row; --keep {name!r} uses it, a time for example"
     gaps = not there.all()
-    return NumberEncoder(
-        name, detected.kind, median, mean, sd, low, high, gaps, form=detected.format, unreadable=unreadable
-    )
+    indicator = _is_common(int((~there).sum()), len(values))
+    if indicator:  # columns that are missing together need one indicator
+        pattern = np.packbits(~there).tobytes()
+        indicator = pattern not in options.gaps
+        options.gaps.add(pattern)
+    number = (name, detected.kind, median, mean, sd, low, high, gaps, detected.format, unreadable, indicator)
+    if detected.kind == "number":
+        return NumberEncoder(*number)
+    parts = date_parts(known)
+    return DateEncoder(*number, parts, part_inputs(known, parts).mean(0).tolist() if parts else [])
 
 
-def _category(name: str, texts: np.ndarray, is_requested: bool) -> CategoryEncoder | str:
+def _category(name: str, texts: np.ndarray, options: _Options) -> _Learnt:
     counts = Counter(texts)
-    empty = counts.pop(None, 0) > 0
-    if not is_requested and len(counts) > FEW_LEVELS and sum(count == 1 for count in counts.values()) > len(counts) / 2:
-        return f"{len(counts)} different texts in {len(texts)} rows: an identifier or free text"
+    missing = counts.pop(None, 0)
+    filled, is_requested = counts.total(), options.categorical or options.keep
+    if not is_requested and len(counts) > FEW_LEVELS:
+        alone = sum(count == 1 for count in counts.values())
+        if alone >= IDENTIFIER * filled:
+            seen = f"{alone:,} of them in one row only"
+            return _Learnt(f"{len(counts):,} different texts in {filled:,} cells, {seen}: an identifier or a name", "")
+    missing_is_level = _is_common(missing, len(texts))
     least = max(2, RARE * len(texts))
-    frequent = [level for level, count in counts.items() if count >= least]
-    levels = sorted(frequent, key=lambda level: (-counts[level], level))[:MOST_LEVELS]
-    other = len(levels) < len(counts)
-    if len(levels) + other + empty < 2:
-        return "constant" if len(counts) < 2 else "every level is rare"
-    known = sum(counts[level] for level in levels) / counts.total()
+    levels = sorted((level for level, count in counts.items() if count >= least), key=lambda x: (-counts[x], x))
+    others = filled - sum(counts[level] for level in levels)
+    most = max(FEW_LEVELS, min(MOST_LEVELS, len(texts) // ROWS_OF_LEVEL))
+    if len(levels) > most or (len(counts) > FEW_LEVELS and others > MOST_OTHER * filled):
+        return _by_target(name, texts, counts, missing_is_level, options)
+    # a few cells of rare levels have no input of their own either, unless it takes them to have two levels
+    other = _is_common(others, len(texts)) or (others > 0 and len(levels) + missing_is_level < 2)
+    if len(levels) + other + missing_is_level < 2:
+        return _Learnt("constant" if len(counts) < 2 else "every level is rare", "")
+    shares = [counts[level] for level in levels] + [others] * other + [0] * missing_is_level
+    average = [count / sum(shares) for count in shares]
     rare = sorted(counts.keys() - set(levels))[:MOST_RARE]
-    return CategoryEncoder(name, levels, other=other, missing=empty, known=known, rare=rare)
+    seldom = missing > 0 and not missing_is_level
+    known = 1 - others / filled
+    encoder = CategoryEncoder(name, levels, other, missing_is_level, "category", known, rare, average, seldom)
+    return _Learnt(encoder, "")
+
+
+def _by_target(
+    name: str, texts: np.ndarray, counts: Counter[str], missing_is_level: bool, options: _Options
+) -> _Learnt:
+    many = f"{len(counts):,} levels"
+    if options.targets is None:
+        return _Learnt(f"{many}, and no targets to average", "")
+    values, classes, seed = options.targets
+    learnt = learn_statistics(name, texts, values, classes, seed, missing_is_level=missing_is_level)
+    if learnt is None:
+        return _Learnt(f"{many}, between which the target does not differ more than by chance", "")
+    what = "the shares of the classes" if classes else "the average target"
+    return _Learnt(learnt.encoder, f"{many}, encoded by {what} of each level, shrunk to that of all", learnt.fitted)

@@ -1,4 +1,4 @@
-"""A column as inputs of a network: numbers and dates, or categories. See `input_columns`."""
+"""A column as inputs of a network: numbers, or categories by level. See `input_columns`."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Encoded(NamedTuple):
 
 @dataclass(frozen=True)
 class NumberEncoder:
-    """A column of numbers or dates; ``low`` to ``high`` is the range of the training rows."""
+    """A column of numbers, or of dates as days since 1970; ``low`` to ``high`` is the range of the training rows."""
 
     name: str
     kind: str  # "number" or "date"
@@ -60,13 +60,22 @@ class NumberEncoder:
     gaps: bool  # training rows had cells to fill in
     form: str = ""  # the number or date format (see `cell_parsing`)
     unreadable: bool = False  # training rows had filled cells that could not be read
+    indicator: bool = False  # whether an input of its own says that a cell is missing
 
     @property
     def inputs(self) -> list[str]:
-        return [self.name]
+        return [self.name] + [f"{self.name}={MISSING}"] * self.indicator
 
     def encode(self, column: pd.Series | RawColumn, counts: Counts) -> Encoded:
-        """Standardise the cells, missing ones as the median; adds to ``counts`` what was not as it should be."""
+        """Standardise the cells, missing ones as the median; adds to ``counts`` what was not as it should be.
+
+        Args:
+            column: The cells.
+            counts: Counts by column and kind.
+
+        Returns:
+            The numbers, and where there is an indicator, 1 for missing cells beside them.
+        """
         cells = RawColumn.of(column)
         values = cells.days(self.form) if self.kind == "date" else cells.numbers(self.form, keep_infinite=True)
         lost, infinite, empty = ~np.isfinite(values), np.isinf(values), cells.empty
@@ -77,20 +86,27 @@ class NumberEncoder:
         values = np.where(infinite, np.clip(values, self.low, self.high), values)
         scaled = (np.where(np.isnan(values), self.median, values) - self.mean) / self.sd
         strange = infinite | (lost & (not self.gaps)) | (unreadable & (not self.unreadable))
-        return Encoded(np.clip(scaled, -FARTHEST, FARTHEST)[:, None], lost.astype(np.int64), strange)
+        parts = [np.clip(scaled, -FARTHEST, FARTHEST)] + [np.isnan(values).astype(np.float64)] * self.indicator
+        return Encoded(np.stack(parts, axis=1), lost.astype(np.int64), strange)
 
 
 @dataclass(frozen=True)
 class CategoryEncoder:
-    """A column of levels, the most frequent first."""
+    """A column of levels, the most frequent first.
+
+    A missing cell that is no level, and a level that neither is known nor shares the input "other", is the average of
+    the training rows' inputs: the network then predicts about what it does for the levels on average.
+    """
 
     name: str
     levels: list[str]
-    other: bool  # training rows had rare levels
-    missing: bool  # training rows had missing cells
+    other: bool  # rare levels have an input, which they share
+    missing: bool  # missing cells have an input
     kind: str = "category"
     known: float = 1.0  # share of the filled cells of the training rows that are of these levels
     rare: list[str] = field(default_factory=list)  # other levels of training rows
+    average: list[float] = field(default_factory=list)  # of the inputs over filled training cells; none in older runs
+    seldom_missing: bool = False  # training rows had missing cells, too few for an input of their own
 
     @property
     def inputs(self) -> list[str]:
@@ -99,10 +115,18 @@ class CategoryEncoder:
 
     @property
     def gaps(self) -> bool:
-        return self.missing
+        return self.missing or self.seldom_missing
 
     def encode(self, column: pd.Series | RawColumn, counts: Counts) -> Encoded:
-        """Write a 1 for the level of each cell; adds to ``counts`` what was missing, rare or unseen."""
+        """Write a 1 for the level of each cell; adds to ``counts`` what was missing, rare or unseen.
+
+        Args:
+            column: The cells.
+            counts: Counts by column and kind.
+
+        Returns:
+            One input a level.
+        """
         codes = RawColumn.of(column).codes
         places = level_places(codes, self.levels)
         empty = np.array([code is None for code in codes], dtype=bool)
@@ -111,13 +135,14 @@ class CategoryEncoder:
         rare = set(self.rare)
         counts[self.name, "missing"] += int(filled.sum())
         counts[self.name, "known"] += int((places >= 0).sum()) + sum(code in rare for code in codes[unseen])
-        counts[self.name, "rare" if self.other else "unseen"] += int(unseen.sum())
-        places = np.where(empty, len(self.levels) + self.other if self.missing else 0, places)
-        places = np.where(unseen, len(self.levels) if self.other else -1, places)
-        encoded = np.zeros((len(codes), len(self.inputs)))
-        rows = np.flatnonzero(places >= 0)
-        encoded[rows, places[rows]] = 1.0
-        return Encoded(encoded, filled.astype(np.int64), filled | (unseen & (not self.other)))
-
-
-ColumnEncoder = NumberEncoder | CategoryEncoder
+        what = "rare" if self.other else "average" if self.rare else "unseen"
+        counts[self.name, what] += int(unseen.sum())
+        width = len(self.inputs)
+        units = np.eye(width)
+        average = np.array(self.average) if self.average else None
+        for_missing = units[-1] if self.missing else units[0] if average is None else average
+        for_unseen = units[len(self.levels)] if self.other else np.zeros(width) if average is None else average
+        inputs = np.vstack([units[: len(self.levels)], for_missing, for_unseen])
+        places = np.where(empty, len(self.levels), np.where(unseen, len(self.levels) + 1, places))
+        strange = (empty & (not self.gaps)) | (unseen & (not (self.other or self.rare)))
+        return Encoded(inputs[places], filled.astype(np.int64), strange)

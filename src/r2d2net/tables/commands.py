@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import fields
 from pathlib import Path
 from typing import Annotated, Any
@@ -22,7 +22,7 @@ from r2d2net.registry import (
     PRIORS,
     SUITABLE_PRIORS,
 )
-from r2d2net.tables.phrases import counted
+from r2d2net.tables.phrases import counted, listed
 
 app = typer.Typer()
 
@@ -49,15 +49,6 @@ def _names(choices: Iterable[str], default: str) -> str:
     return ", ".join(f"{name} (default)" if name == default else name for name in choices)
 
 
-def _listed(names: Sequence[str], last: str) -> str:
-    """Join names by commas and a last word.
-
-    >>> _listed(["map", "edl", "dpn"], "and")
-    'map, edl and dpn'
-    """
-    return f" {last} ".join(filter(None, [", ".join(names[:-1]), *names[-1:]]))
-
-
 def _restrictions() -> str:
     """Say which algorithms do not suit every task and network, and which do not suit every prior."""
     groups = {
@@ -65,12 +56,12 @@ def _restrictions() -> str:
         for priors in SUITABLE_PRIORS.values()
     }
     needs = "; ".join(
-        f"{_listed(names, 'and')} {'need' if len(names) > 1 else 'needs'} --prior {_listed(priors, 'or')}"
+        f"{listed(names, 'and')} {'need' if len(names) > 1 else 'needs'} --prior {listed(priors, 'or')}"
         for priors, names in groups.items()
     )
-    one_layer = f"{_listed(FOR_ONE_LAYER, 'and')} for --hidden 0"
-    path = f"{_listed(FOR_LINEAR_PATH, 'and')} for numbers, with a linear path beside the hidden layers"
-    return f"{_listed(FOR_CLASSES, 'and')} are for classes, {one_layer}, {path}. {needs}."
+    one_layer = f"{listed(FOR_ONE_LAYER, 'and')} for --hidden 0"
+    path = f"{listed(FOR_LINEAR_PATH, 'and')} for numbers, with a linear path beside the hidden layers"
+    return f"{listed(FOR_CLASSES, 'and')} are for classes, {one_layer}, {path}. {needs}."
 
 
 @app.command()
@@ -99,6 +90,8 @@ def fit(
     restarts: Annotated[int | None, _text("Fits from so many starts; validation rows choose (1).")] = None,
     validation: Annotated[float | None, _text("Share of the rows for validation (0.1).")] = None,
     test: Annotated[float | None, _text("Share of the rows for the test (0.2).")] = None,
+    split: Annotated[str | None, _text("Test rows: random (default), or time, the last rows by date.")] = None,
+    split_column: Annotated[str | None, _text("Column of dates or numbers by which --split time orders rows.")] = None,
     draws: Annotated[int | None, _text("Networks drawn from the posterior for a prediction (100).")] = None,
     level: Annotated[float | None, _text("Level of the intervals (0.9).")] = None,
     categorical: Annotated[list[str] | None, _text(f"Columns of numbers that are categories{SEVERAL}")] = None,
@@ -284,7 +277,7 @@ def evaluate(
 @app.command()
 def inspect(
     run: Run,
-    most: Annotated[int, typer.Option("--inputs", min=1, help="How many inputs to show.")] = 20,
+    most: Annotated[int, typer.Option("--inputs", min=1, help="How many inputs and columns to show.")] = 20,
     seed: Seed = None,
     json: Json = False,
     quiet: Quiet = False,
@@ -306,6 +299,7 @@ def inspect(
     elif not quiet:
         terminal_output.show_inspection(content)
         terminal_output.show_inputs(content["inputs"], most, content["nothing_kept"])
+        terminal_output.show_columns(content["columns"], most)
 
 
 def _require(level: float | None, draws: int | None, seed: int | None) -> None:

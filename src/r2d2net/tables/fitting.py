@@ -204,7 +204,12 @@ def _opening(content: dict[str, Any], table: TrainingTable) -> list[str]:
     classes = f" of {', '.join(task.classes[:6])}{', ...' if len(task.classes) > 6 else ''}" if task.classes else ""
     is_requested = content["settings"]["task"] != "auto"
     kinds = [column.kind for column in columns.used]
-    plural = {"number": "numbers", "date": "dates", "category": "categories"}
+    plural = {
+        "number": "numbers",
+        "date": "dates",
+        "category": "categories",
+        "category by target": "categories by target",
+    }
     each = ", ".join(counted(kinds.count(kind), kind, several) for kind, several in plural.items() if kind in kinds)
     return [
         f"task: {task.kind}{classes} ({'as told' if is_requested else 'detected; --task overrides'})",

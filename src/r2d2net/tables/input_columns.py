@@ -1,11 +1,14 @@
 """What the columns of a table are and how a row becomes inputs of a network, learnt from training rows, as plain JSON.
 
-    number    (x - mean) / sd in float64; missing cells become the median, infinite ones an end of the training range
-    date      the same, of days since 1970
-    category  one 0/1 input a level; rare levels share the input "other"; missing cells are a level if training rows had
-              some, else the most frequent level. A level never seen is "other", or all zeros where there is none.
+    number    (x - mean) / sd in float64; missing cells become the median, infinite ones an end of the training range;
+              where many cells are missing, a second input says so
+    date      the same, of days since 1970, and season, weekday and time of day where there are such (`date_inputs`)
+    category  one 0/1 input a level; rare levels share the input "other" and missing cells have one, where they are
+              common. Otherwise they, and levels never seen where there is no "other", are the average over levels.
+    category of many levels   the average target of each level, shrunk (`target_statistics`)
 
-Columns that are empty, constant, row numbers or nearly all different texts are left out, and it is said why.
+What is many, rare and common, `column_detection` says. Columns that are empty, constant, row numbers or identifiers are
+left out, and it is said why.
 
 A row with a level never seen, a cell filled in where training rows had no gap, or one that cannot be read where they
 had none such, is unlike them whatever its other cells are.
@@ -22,14 +25,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from r2d2net.errors import CheckpointError, DataError, ParameterError, Shown
-from r2d2net.tables.column_encoders import CategoryEncoder, ColumnEncoder, Counts, Encoded, NumberEncoder
+from r2d2net.tables.column_encoders import CategoryEncoder, Counts, Encoded, NumberEncoder
 from r2d2net.tables.column_names import FIX, are_data
 from r2d2net.tables.date_formats import date_format_in_words
+from r2d2net.tables.date_inputs import DateEncoder
 from r2d2net.tables.phrases import counted, quoted_names
 from r2d2net.tables.raw_columns import READABLE
+from r2d2net.tables.target_statistics import TargetEncoder
 
 if TYPE_CHECKING:
     import pandas as pd
+
+ColumnEncoder = NumberEncoder | CategoryEncoder | TargetEncoder
+LevelEncoder = CategoryEncoder | TargetEncoder
 
 WHOLE_COLUMN = 10  # cells from which a column that cannot be read is a mistake and not a gap
 CHANCE = 1e-3  # that of so many rows like those of training none has a level that is not rare
@@ -128,7 +136,7 @@ class Columns:
                 unread = f" {unreadable:,} of {filled:,} filled cells cannot be read"
                 fix = f"write them as the training rows were{_how(column)}, or leave them empty"
                 raise DataError((":", f" column {column.name!r}:", unread), value=Shown(where), fix=fix)
-            if isinstance(column, CategoryEncoder):
+            if isinstance(column, LevelEncoder):
                 _require_levels(column, counts, where)
 
     def plain(self) -> dict[str, Any]:
@@ -147,17 +155,24 @@ class Columns:
             CheckpointError: The values are no columns.
         """
         try:
-            kinds = {"category": CategoryEncoder}
-            used = [kinds.get(column["kind"], NumberEncoder)(**column) for column in plain["used"]]
+            used = [_encoder_of(column)(**column) for column in plain["used"]]
             return cls(tuple(used), dict(plain["left_out"]), dict(plain["read_as"]))
         except (KeyError, TypeError, ValueError) as error:
             reason = f"{type(error).__name__} {error}"
             raise CheckpointError(f"the columns of the run cannot be read, {reason}", fix="fit again") from error
 
 
-def _require_levels(column: CategoryEncoder, counts: Counts, where: str) -> None:
+def _encoder_of(column: dict[str, Any]) -> type[ColumnEncoder]:
+    """Return the class of an encoder that a file kept; dates of older runs have a trend alone."""
+    if column["kind"] == "date" and "parts" in column:
+        return DateEncoder
+    by_kind: dict[str, type[ColumnEncoder]] = {"category": CategoryEncoder, "category by target": TargetEncoder}
+    return by_kind.get(column["kind"], NumberEncoder)
+
+
+def _require_levels(column: LevelEncoder, counts: Counts, where: str) -> None:
     """Refuse cells of which not one is of a level that training rows had, be it a rare one."""
-    strange = counts[column.name, "rare"] + counts[column.name, "unseen"]
+    strange = sum(counts[column.name, kind] for kind in ("rare", "average", "unseen"))
     if counts[column.name, "known"] or strange < WHOLE_COLUMN or (1 - column.known) ** strange > CHANCE:
         return
     unknown = f" none of {strange:,} filled cells is of a level that training rows had"
@@ -190,7 +205,7 @@ def chosen_columns(given: Sequence[str], names: list[str], option: str) -> list[
 
 def _how(column: ColumnEncoder) -> str:
     """Say how numbers or dates were written in training."""
-    if isinstance(column, CategoryEncoder):
+    if isinstance(column, LevelEncoder):
         return ""
     if column.kind == "date":
         return f" ({date_format_in_words(column.form) if column.form else 'year-month-day'})"
@@ -210,10 +225,11 @@ def notes_of(counts: Counts) -> list[str]:
         counts: How many cells of each column were of each kind.
     """
     did = {
-        "missing": "missing, filled in (median, or the most frequent level)",
+        "missing": "missing, filled in (the median of numbers, the average over levels)",
         "infinite": "infinite, taken as the least or the largest of training",
         "unreadable": "unreadable, taken as missing",
         "unseen": "of levels unknown to the model",
+        "average": "of levels that are rare or unknown, taken as the average over levels",
         "rare": 'of levels that are rare or unknown, taken as "other"',
     }
     lines = []
@@ -221,6 +237,6 @@ def notes_of(counts: Counts) -> list[str]:
         cells = {name: count for (name, kind), count in counts.items() if kind == what and count}
         if cells:
             each = [f"{name} {count:,}" for name, count in sorted(cells.items(), key=lambda item: -item[1])]
-            more = f", {len(each) - 6} columns more" if len(each) > 6 else ""
+            more = f" and {counted(len(each) - 6, 'more column')}" if len(each) > 6 else ""
             lines.append(f"{counted(sum(cells.values()), 'cell')} {text}: {', '.join(each[:6])}{more}")
     return lines

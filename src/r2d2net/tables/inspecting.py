@@ -10,6 +10,7 @@ import torch
 from r2d2net.errors import CheckpointError
 from r2d2net.posterior import Posterior
 from r2d2net.shrinkage import effective_weights
+from r2d2net.tables.input_columns import Columns
 from r2d2net.tables.run_folder import RELEVANCE, FittedRun, read_json
 
 NOISE_DRAWS = 20  # samplers draw the noise too
@@ -57,7 +58,30 @@ def inspect_run(run: FittedRun, seed: int | None = None) -> dict[str, Any]:
         "noise_sd": _noise(posterior, run.settings.seed if seed is None else seed),
         "inputs": relevance_of_run(run.folder),
         "nothing_kept": nothing_kept(run.folder),
+        "columns": columns_in_words(run.columns),
     }
+
+
+def columns_in_words(columns: Columns) -> list[dict[str, str]]:
+    """Say how each column of the table was read.
+
+    Args:
+        columns: The columns of a run.
+
+    Returns:
+        Name, kind and a line of text for each column; columns that are no inputs are of the kind "left out".
+    """
+    from r2d2net.report.column_text import column_text
+    from r2d2net.report.run_page import format_number
+
+    def entry(name: str, kind: str, text: str) -> dict[str, str]:
+        said = columns.read_as.get(name)
+        return {"name": name, "kind": kind, "read": f"{text}; {said}" if said else text}
+
+    used = [
+        entry(column["name"], column["kind"], column_text(column, format_number)) for column in columns.plain()["used"]
+    ]
+    return used + [entry(name, "left out", why) for name, why in columns.left_out.items()]
 
 
 def _noise(posterior: Posterior, seed: int) -> float | None:

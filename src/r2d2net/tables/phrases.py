@@ -31,3 +31,16 @@ def quoted_names(names: Sequence[str], most: int = 8) -> str:
     """
     first = ", ".join(repr(name) for name in names[:most])
     return first + (f" and {len(names) - most} more" if len(names) > most else "")
+
+
+def listed(words: Sequence[str], last: str = "and") -> str:
+    """Join words by commas and a last word.
+
+    Args:
+        words: The words.
+        last: What stands before the last of them.
+
+    >>> listed(["trend", "season", "weekday"]), listed(["trend"])
+    ('trend, season and weekday', 'trend')
+    """
+    return f" {last} ".join(filter(None, [", ".join(words[:-1]), *words[-1:]]))

@@ -23,6 +23,8 @@ LATER = {
     "decimal": "auto",
     "dates": "auto",
     "time": None,
+    "split": "random",
+    "split_column": None,
     "stacked": False,
     "baselines": True,
 }  # what runs of older versions do not have
@@ -50,6 +52,8 @@ class Settings:
     restarts: int = 1
     validation: float = 0.1
     test: float = 0.2
+    split: str = "random"
+    split_column: str | None = None
     draws: int = 100
     level: float = 0.9
     categorical: tuple[str, ...] = ()
@@ -80,6 +84,9 @@ class Settings:
         elif "time" in parsed and not parsed.get("stacked"):
             problem = ("bounds a search among several models, and ", Argument(asked), " asks for one")
             raise ParameterError(problem, argument="time", value=parsed["time"], fix="leave one of both out")
+        if "split_column" in parsed and parsed.get("split") != "time":
+            fix = ("give ", Argument("split", "time"), ", too")
+            raise ParameterError("orders rows in time", argument="split_column", value=parsed["split_column"], fix=fix)
         settings = cls(**parsed)
         if settings.validation + settings.test > 0.9:
             total = settings.validation + settings.test
@@ -258,6 +265,8 @@ PARSERS: dict[str, Parse] = {
     "restarts": _whole(1, 100),
     "validation": _share(0.0, 0.8),
     "test": _share(0.0, 0.8),
+    "split": _choice("random", "time"),
+    "split_column": _text,
     "draws": _whole(1, 10_000),
     "level": _share(0.01, 0.999),
     "categorical": _names,

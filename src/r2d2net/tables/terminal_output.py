@@ -16,6 +16,7 @@ from rich.text import Text
 
 from r2d2net.run.progress import terminal
 from r2d2net.tables.novelty import FEWEST
+from r2d2net.tables.phrases import counted
 
 MOST_INPUTS = 12
 NEEDED = 0.95  # as `shrinkage.relevance.LEVEL`, whose import takes a second
@@ -216,6 +217,21 @@ def show_inspection(content: dict[str, Any]) -> None:
         shape = " x ".join(map(str, layer["shape"]))
         shown = "-" if count is None else f"{count:.1f}"
         table.add_row(layer["parameter"], shape, Text(layer["prior"]), f"{layer['weights']:,}", shown)
+    screen().print(table)
+
+
+def show_columns(columns: list[dict[str, str]], most: int) -> None:
+    """Print how the columns of the table were read.
+
+    Args:
+        columns: What `columns_in_words` returned.
+        most: How many to print.
+    """
+    table = Table("column", "kind", "how it was read", title="Columns of the table", title_justify="left")
+    for column in columns[:most]:
+        table.add_row(Text(column["name"]), column["kind"], Text(column["read"]))
+    if len(columns) > most:
+        table.add_row("", "", f"and {counted(len(columns) - most, 'more column')}: --inputs shows more")
     screen().print(table)
 
 

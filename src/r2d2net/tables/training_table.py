@@ -9,8 +9,8 @@ import numpy as np
 
 from r2d2net.errors import DataError, ParameterError
 from r2d2net.tables.cell_parsing import Values
-from r2d2net.tables.column_detection import learn_inputs
-from r2d2net.tables.column_encoders import CategoryEncoder, Encoded
+from r2d2net.tables.column_detection import Targets, learn_inputs
+from r2d2net.tables.column_encoders import CategoryEncoder, Encoded, NumberEncoder
 from r2d2net.tables.column_names import FIX, are_data, meant
 from r2d2net.tables.file_reader import encoding_note, read_table, separator_of
 from r2d2net.tables.format_rules import detect_format_rules
@@ -19,6 +19,7 @@ from r2d2net.tables.phrases import counted, quoted_names
 from r2d2net.tables.prediction_task import Task, detect_task
 from r2d2net.tables.raw_columns import RawTable
 from r2d2net.tables.settings import Settings
+from r2d2net.tables.time_split import last_rows, random_note, require_classes, split_note, times_of
 
 LEAST_ROWS = 10
 
@@ -94,7 +95,15 @@ def read_training_table(path: Path, settings: Settings) -> TrainingTable:
         notes.append(f"{counted(int((~there).sum()), 'row')} without a readable {target} left out")
     rows, y = np.flatnonzero(there), y[there]
     classes = not task.is_regression
-    is_test = held_out(y, round(settings.test * len(y)), settings.seed, by_class=classes, stay=2)
+    count = round(settings.test * len(y))
+    if settings.split == "time":
+        without = [target, *chosen_columns(settings.ignore, names, "ignore")]
+        by, times = times_of(table, rules, settings.split_column, without)
+        is_test = last_rows(times[rows], count)
+        require_classes(task, y, is_test)
+        notes.append(split_note(by, times[rows], is_test))
+    else:
+        is_test = held_out(y, count, settings.seed, by_class=classes, stay=2)
     columns, encoded, counts = learn_inputs(
         table,
         target,
@@ -104,6 +113,7 @@ def read_training_table(path: Path, settings: Settings) -> TrainingTable:
         rules,
         rows=rows,
         training=rows[~is_test],
+        targets=Targets.of(y[~is_test], task.classes, settings.seed),
     )
     settings.require_size(encoded.x.shape[1], max(1, len(task.classes)))
     x, test = encoded.x[~is_test], encoded.take(is_test)
@@ -115,9 +125,14 @@ def read_training_table(path: Path, settings: Settings) -> TrainingTable:
         count = max(1, round(share * len(x)))
         held = held_out(y[~is_test], count, settings.seed, by_class=True, stay=1)
     notes += notes_of(counts)
+    if settings.split == "random":
+        notes += random_note([column.name for column in columns.used if column.kind == "date"])
     levels = [column.name for column in columns.used if isinstance(column, CategoryEncoder) and column.missing]
     if levels:
         notes.append(f"missing cells are a level of their own in {quoted_names(levels)}")
+    indicators = [column.name for column in columns.used if isinstance(column, NumberEncoder) and column.indicator]
+    if indicators:
+        notes.append(f"an input of its own says which cells are missing in {quoted_names(indicators)}")
     return TrainingTable(task, columns, x, y[~is_test], test, rows[is_test], y[is_test], share, held, tuple(notes))
 
 
