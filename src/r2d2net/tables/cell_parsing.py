@@ -143,11 +143,11 @@ def _reader(number_format: str) -> Callable[[str], float]:
     grouped = rf"[1-9]\d{{0,2}}(?:{thousands}\d{{3}})+(?:{decimal}\d*)?"
     digits = rf"{grouped}|(?:\d+(?:{decimal}\d*)?|{decimal}\d+)(?:[eE][+-]?\d{{1,3}})?"
     match_cell = re.compile(rf"([+-]?) ?({unit})? ?([+-]?)({digits}) ?({unit})?").fullmatch
-    sign, separator = number_format[:2]
+    sign, separator = number_format[0], number_format[1]
     to_plain = str.maketrans({number_format[1]: "", sign: "."})
 
     def read(cell: str) -> float:
-        if not unit and (cell[1:] if cell[0] == "-" else cell).replace(sign, "", 1).isdecimal():
+        if not unit and cell.removeprefix("-").replace(sign, "", 1).isdecimal():
             return float(cell.replace(sign, ".", 1))  # most cells need no closer look
         last = -1 if separator == " " else cell.rfind(separator)
         if last >= 0 and (not cell[last + 1 : last + 4].isdecimal() or cell[last + 4 : last + 5].isdecimal()):
