@@ -89,6 +89,7 @@ def compare(measure: str, own: Values, other: Values) -> Comparison:
         sides = [0.0 if math.isfinite(value) else math.inf for value in scores]
         return Comparison(measure, *scores, 0.0 if sides[0] == sides[1] else sides[0] - sides[1])
     difference = own - other
+    difference = difference / max(float(np.abs(difference).max()), np.finfo(np.float64).tiny)  # squares do not overflow
     error = float(difference.std(ddof=1)) / math.sqrt(len(difference))
     mean = float(difference.mean())
     return Comparison(measure, *scores, mean / error if error > 0 else math.copysign(math.inf, mean) if mean else 0.0)
