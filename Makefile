@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
-.PHONY: setup demo test test-slow test-oldest test-newest bench bench-quick docs lint format dist clean
+.PHONY: setup demo test test-slow test-oldest test-newest bench bench-quick table-peers docs lint format dist clean
 
 setup: $(STAMP)
 
@@ -51,7 +51,6 @@ $(PEERS)/.installed: benchmarks/peers.txt $(STAMP)
 
 TABLE_PEERS := out/table-peers
 
-.PHONY: table-peers
 table-peers: $(TABLE_PEERS)/.installed
 
 $(TABLE_PEERS)/.installed: benchmarks/table-peers.txt $(STAMP)

@@ -52,6 +52,12 @@ def test_unbalanced_levels_and_variances_by_hand():
     np.testing.assert_allclose(learnt.means[:, 0], expected)
 
 
+def test_levels_that_decide_the_target_are_not_shrunk_and_one_without_rows_has_the_average():
+    learnt = shrunk_means(np.array([0, 0, 2, 2]), np.array([[1.0], [1.0], [0.0], [0.0]]), 3)
+    np.testing.assert_allclose(learnt.means[:, 0], [1, 0.5, 0])
+    assert learnt.smoothing[0] == 0
+
+
 def test_the_encoding_of_a_training_row_does_not_depend_on_its_own_target():
     places, y, _ = levels_and_targets(rows=200, levels=30)
     before = cross_fitted(places, y[:, None], 30, seed=3)

@@ -78,7 +78,11 @@ class Relevance(NamedTuple):
         return self.importance_std / self.importance.clamp(min=0).sum().clamp(min=1)
 
     def without_kept(self) -> Relevance:
-        """Return the same with no input kept, for a network that predicts no better than a constant."""
+        """Keep no input, for a network that predicts no better than a constant.
+
+        Returns:
+            The same measures with no input kept.
+        """
         return self._replace(kept=torch.zeros_like(self.kept))
 
     @classmethod
@@ -87,6 +91,9 @@ class Relevance(NamedTuple):
 
         Args:
             measures: Values by the names of the fields.
+
+        Returns:
+            The measures.
         """
         importance = measures["importance"]
         later = {"share": importance_shares(importance), "group": torch.full(importance.shape, -1)}

@@ -213,7 +213,7 @@ def shrunk_means(places: np.ndarray, targets: Values, levels: int) -> ShrunkMean
     between = np.maximum(0.0, among - within) / rows_of_level
     with np.errstate(divide="ignore", invalid="ignore"):
         smoothing = np.where(between > 0, within / between, np.inf)
-    weights = np.where(rows[:, None] > 0, rows[:, None] / (rows[:, None] + smoothing), 0.0)
+    weights = rows[:, None] / (np.maximum(rows, 1)[:, None] + smoothing)  # 0 for a level without rows
     return ShrunkMeans(overall + weights * means, overall, smoothing)
 
 
