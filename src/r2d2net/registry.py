@@ -100,10 +100,13 @@ LIKELIHOODS = Registry(
     "likelihood",
     {
         "gaussian": "likelihoods.gaussian:Gaussian",
+        "student-t": "likelihoods.student_t:StudentT",
         "heteroscedastic": "likelihoods.gaussian:Heteroscedastic",
+        "log-normal": "likelihoods.log_normal:LogNormal",
         "bernoulli": "likelihoods.discrete:Bernoulli",
         "categorical": "likelihoods.discrete:Categorical",
         "poisson": "likelihoods.discrete:Poisson",
+        "negative-binomial": "likelihoods.negative_binomial:NegativeBinomial",
     },
 )
 
