@@ -110,6 +110,9 @@ LIKELIHOODS = Registry(
     },
 )
 
+# the likelihoods of numbers that the estimators and the command line offer by name
+NUMBERS = ("gaussian", "student-t", "heteroscedastic", "log-normal", "poisson", "negative-binomial")
+
 ALGORITHMS = Registry(
     "algorithm",
     {

@@ -14,12 +14,20 @@ from typing import Any
 from r2d2net.errors import Argument, CheckpointError, ParameterError, Shown
 from r2d2net.estimators.named_settings import LARGEST_SEED
 from r2d2net.nets.activations import ACTIVATIONS
-from r2d2net.registry import ALGORITHMS, PRIORS
+from r2d2net.registry import ALGORITHMS, NUMBERS, PRIORS
 from r2d2net.tables.prediction_task import TASKS
 
+AUTO = "auto"
 Parse = Callable[[str, Any], Any]
 MOST_WEIGHTS = 20_000_000
-LATER = {"decimal": "auto", "dates": "auto", "time": None, "stacked": False}  # what runs of older versions do not have
+LATER = {  # what runs of older versions do not have
+    "decimal": "auto",
+    "dates": "auto",
+    "time": None,
+    "stacked": False,
+    "likelihood": "gaussian",
+    "calibrate": False,
+}
 ONE_MODEL = ("prior", "algorithm", "hidden", "epochs", "batch_size", "patience", "restarts", "validation")
 
 
@@ -52,6 +60,8 @@ class Settings:
     decimal: str = "auto"
     dates: str = "auto"
     seed: int = 0
+    likelihood: str = "auto"
+    calibrate: bool = True
     stacked: bool = False
 
     @classmethod
@@ -259,5 +269,7 @@ PARSERS: dict[str, Parse] = {
     "decimal": _decimal,
     "dates": _choice("auto", "day", "month"),
     "seed": _whole(0, LARGEST_SEED),
+    "likelihood": _choice(AUTO, *NUMBERS),
+    "calibrate": _truth,
     "stacked": _truth,
 }
