@@ -115,7 +115,11 @@ class Likelihood(ABC, Generic[PredictionT]):
         return torch.zeros(len(y), dtype=torch.float64, device=y.device)
 
     def on_network_scale(self) -> Likelihood[Any]:
-        """Return the likelihood of targets that are on the network's scale already."""
+        """Build the likelihood of targets that are on the network's scale already.
+
+        Returns:
+            The likelihood itself, unless `network_scale` changes targets.
+        """
         return self
 
     def init(self, y: Tensor, unit: Unit | None = None) -> Noise:
