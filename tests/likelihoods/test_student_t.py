@@ -64,6 +64,8 @@ def test_gibbs_keeps_the_prior_of_scale_and_degrees_of_freedom():
     # false alarms of each: 1e-4
     assert stats.ks_2samp(new["variance"], variance).pvalue > 1e-4
     assert stats.ks_2samp(new["df"], df).pvalue > 1e-4
+    for name, old in (("variance", variance), ("df", df)):
+        assert stats.ttest_1samp(new[name].log() - old.log(), 0).pvalue > 1e-4, name
     assert float(torch.corrcoef(torch.stack([new["variance"].log(), variance.log()]))[0, 1]) < 0.95  # it moves
 
 
