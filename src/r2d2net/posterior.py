@@ -23,6 +23,7 @@ from r2d2net import checkpoint
 from r2d2net.errors import CheckpointError, DataError, ParameterError, require, require_seed, require_whole
 from r2d2net.forward_draws import forward_draws
 from r2d2net.inference.base import Draws, DrawSource, flatten, part
+from r2d2net.interval_calibration import IntervalCalibration
 from r2d2net.likelihoods.base import Noise
 from r2d2net.model import BayesianModel, Tensors, refusing_inputs, require_module
 from r2d2net.network_inputs import Units, as_tensors, for_model
@@ -50,6 +51,8 @@ class Posterior(Generic[PredictionT]):
             is best; None if the run failed, and then also error).
         health: How the fit does on its own training rows: "verdict" ("fits" if nothing is wrong), "error_ratio" (1 is
             the best constant) and what else `r2d2net.run.health` describes; empty if `fit` did not make the posterior.
+        calibration: Calibration of intervals by rows left out, where there is one: the estimators and the command line
+            apply it to their intervals, ``predict(x).interval(level)`` is the model's own.
     """
 
     def __init__(
@@ -62,6 +65,7 @@ class Posterior(Generic[PredictionT]):
         settings: dict[str, Any] | None = None,
         candidates: list[dict[str, Any]] | None = None,
         health: dict[str, Any] | None = None,
+        calibration: IntervalCalibration | None = None,
     ) -> None:
         self.source, self.units = source, units
         self.flat_target = flat_target
@@ -69,6 +73,7 @@ class Posterior(Generic[PredictionT]):
         self.settings = {} if settings is None else settings
         self.candidates = [] if candidates is None else candidates
         self.health = {} if health is None else health
+        self.calibration = calibration
 
     @property
     def model(self) -> BayesianModel[PredictionT]:
@@ -305,6 +310,8 @@ class Posterior(Generic[PredictionT]):
         path = Path(folder) / FILE
         tensors = {f"state/{k}": v for k, v in flatten(self.state).items()}
         tensors |= {f"units/{k}": v for k, v in flatten(self.units).items()}
+        if self.calibration is not None:
+            tensors["calibration/levels"] = self.calibration.levels
         records = {"history": self.history, "candidates": self.candidates, "health": self.health}
         header = {**records, **provenance(self.settings, self.settings["seed"])}
         checkpoint.write(path, tensors, header)
@@ -377,6 +384,7 @@ def load(folder: str | Path, net: nn.Module, *, classes: Sequence[type] = (), mm
 
 def restored(source: DrawSource[Any], tensors: Tensors, header: dict[str, Any]) -> Posterior[Any]:
     """Return the posterior that a file's tensors and header describe, for the draws that were read from it."""
+    levels = part(tensors, "calibration/").get("levels")  # files of earlier versions have none
     return Posterior(
         source,
         Units.of(part(tensors, "units/"), source.model.device),
@@ -384,5 +392,6 @@ def restored(source: DrawSource[Any], tensors: Tensors, header: dict[str, Any]) 
         history=header["history"],
         settings=header["settings"],
         candidates=header["candidates"],
-        health=header.get("health"),  # files of earlier versions have none
+        health=header.get("health"),  # nor this
+        calibration=None if levels is None else IntervalCalibration(levels.cpu()),
     )

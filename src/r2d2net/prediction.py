@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field, replace
-from typing import Self
+from typing import ClassVar, Self
 
 import torch
 from torch import Tensor
@@ -71,6 +71,8 @@ class Mixture(Prediction):
         samples: E[y | w] for each draw of the weights w.
     """
 
+    is_discrete: ClassVar[bool] = False  # whether targets are whole numbers, at which `cdf` has its steps
+
     samples: Tensor
 
     @property
@@ -91,6 +93,17 @@ class Mixture(Prediction):
     def std(self) -> Tensor:
         """Standard deviation of a new observation."""
         return torch.hypot(self.epistemic, self.aleatoric)
+
+    @abstractmethod
+    def cdf(self, y: Tensor) -> Tensor:
+        """Compute the predictive distribution function.
+
+        Args:
+            y: Values, broadcastable to (rows,) or (rows, outputs).
+
+        Returns:
+            P(new observation <= y), in float64, since float32 has no number between 1 - 6e-8 and 1.
+        """
 
     @abstractmethod
     def quantile(self, probability: float) -> Tensor:
@@ -209,7 +222,7 @@ class Regression(Mixture):
             DataError: If ``y`` has another shape.
         """
         variance = self.noise_variance.expand(self.samples.shape)
-        target = _like(y, self.samples[0])
+        target = like_draw(y, self.samples[0])
         terms = -0.5 * ((target - self.samples).square() / variance + torch.log(2 * math.pi * variance))
         if terms.dim() > 2:
             terms = terms.flatten(2).sum(-1)
@@ -280,7 +293,7 @@ class Classification(Prediction):
             DataError: If ``y`` has another number of rows or holds a class that the prediction does not have.
         """
         probs = self.probs
-        target = _like(y, probs[:, :1])
+        target = like_draw(y, probs[:, :1])
         label = target.long()
         if bool(((label < 0) | (label >= probs.shape[1]) | (label != target)).any()):
             raise DataError(f"holds a class outside 0, ..., {probs.shape[1] - 1}", argument="y")
@@ -351,9 +364,24 @@ class Counts(Mixture):
         samples: Rate E[y | w] for each draw of the weights w.
     """
 
+    is_discrete = True
+
     @property
     def aleatoric(self) -> Tensor:
         return self.mean.sqrt()
+
+    def cdf(self, y: Tensor) -> Tensor:
+        """Compute the predictive distribution function, a step at every count.
+
+        Args:
+            y: Values, broadcastable to (rows,) or (rows, outputs).
+
+        Returns:
+            P(new count <= y), in float64.
+        """
+        count = torch.floor(y.double().to(self.samples.device))
+        below = torch.special.gammaincc(count.clamp(min=0) + 1, self.samples.double().clamp(max=MOST_COUNT / 8))
+        return torch.where(count < 0, 0.0, below.mean(0))
 
     def without_output_dimension(self) -> Self:
         return replace(self, samples=self.samples.squeeze(-1))
@@ -392,14 +420,14 @@ class Counts(Mixture):
         Raises:
             DataError: If ``y`` has another shape.
         """
-        y = _like(y, self.samples[0])
+        y = like_draw(y, self.samples[0])
         terms = torch.special.xlogy(y, self.samples) - self.samples - torch.lgamma(y + 1)
         if terms.dim() > 2:
             terms = terms.flatten(2).sum(-1)
         return torch.logsumexp(terms, 0) - math.log(len(terms))
 
 
-def _like(y: Tensor, row: Tensor) -> Tensor:
+def like_draw(y: Tensor, row: Tensor) -> Tensor:
     """Bring targets to the shape and device of one draw; (rows,) and (rows, 1) count as the same shape."""
     y = y.to(row.device)
     if y.shape == row.shape:

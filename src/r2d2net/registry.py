@@ -100,12 +100,18 @@ LIKELIHOODS = Registry(
     "likelihood",
     {
         "gaussian": "likelihoods.gaussian:Gaussian",
+        "student-t": "likelihoods.student_t:StudentT",
         "heteroscedastic": "likelihoods.gaussian:Heteroscedastic",
+        "log-normal": "likelihoods.log_normal:LogNormal",
         "bernoulli": "likelihoods.discrete:Bernoulli",
         "categorical": "likelihoods.discrete:Categorical",
         "poisson": "likelihoods.discrete:Poisson",
+        "negative-binomial": "likelihoods.negative_binomial:NegativeBinomial",
     },
 )
+
+# the likelihoods of numbers that the estimators and the command line offer by name
+NUMBERS = ("gaussian", "student-t", "heteroscedastic", "log-normal", "poisson", "negative-binomial")
 
 ALGORITHMS = Registry(
     "algorithm",

@@ -7,14 +7,36 @@ import pytest
 import torch
 
 import r2d2net as rn
-from r2d2net.likelihoods import Bernoulli, Categorical, Gaussian, Heteroscedastic, Likelihood, Poisson
+from r2d2net.likelihoods import (
+    Bernoulli,
+    Categorical,
+    Gaussian,
+    Heteroscedastic,
+    Likelihood,
+    LogNormal,
+    NegativeBinomial,
+    Poisson,
+    StudentT,
+)
 from r2d2net.prediction import Prediction
 from r2d2net.registry import LIKELIHOODS
 from r2d2net.testing import LIKELIHOOD_CHECKS, ContractError, check_likelihood
 from r2d2net.testing.contract_error import run_checks
 from r2d2net.testing.likelihood import case_of
 
-OURS = [Gaussian(), Gaussian(noise=0.3), Heteroscedastic(), Categorical(), Bernoulli(), Poisson()]
+OURS = [
+    Gaussian(),
+    Gaussian(noise=0.3),
+    Heteroscedastic(),
+    StudentT(),
+    LogNormal(),
+    LogNormal(noise=0.3),
+    Categorical(),
+    Bernoulli(),
+    Poisson(),
+    Poisson(centered=True),
+    NegativeBinomial(),
+]
 
 
 @pytest.mark.parametrize("likelihood", OURS, ids=repr)
@@ -22,9 +44,15 @@ def test_our_likelihoods_keep_the_contract(likelihood):
     check_likelihood(likelihood)
 
 
-@pytest.mark.parametrize("likelihood", [Gaussian(), Heteroscedastic(), Poisson()], ids=repr)
+@pytest.mark.parametrize(
+    "likelihood", [Gaussian(), Heteroscedastic(), StudentT(), Poisson(), NegativeBinomial()], ids=repr
+)
 def test_targets_of_several_columns(likelihood):
     check_likelihood(likelihood, torch.arange(48).reshape(24, 2) % 5)
+
+
+def test_positive_targets_of_several_columns():
+    check_likelihood(LogNormal(), 1.0 + torch.arange(48).reshape(24, 2) % 5)
 
 
 def test_every_likelihood_is_tested():
@@ -53,6 +81,9 @@ FAULTS = {
     ),
     "predictions say what log_prob says": faulty(
         Gaussian(), predict=lambda self, outputs, noise, unit: Gaussian.predict(self, 1.01 * outputs, noise, unit)
+    ),
+    "its scale is that of its density": faulty(
+        Gaussian(), on_network_scale=lambda self: StudentT(), log_slope=lambda self, y: Gaussian.log_slope(self, y)
     ),
     "traits are true": faulty(Bernoulli(), is_softmax=True),
     "a network is fitted, saved and loaded": faulty(

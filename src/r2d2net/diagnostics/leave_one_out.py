@@ -21,6 +21,7 @@ from r2d2net.inference.linear_collection import LinearCollection
 from r2d2net.inference.linear_spread import log_mean_sigmoid
 from r2d2net.inference.pareto_smoothing import RELIABLE, pareto_weights
 from r2d2net.inference.row_keys import row_keys
+from r2d2net.likelihoods import LogNormal
 from r2d2net.posterior import Posterior
 
 TOLERANCE = 1e-4  # of the rows' keys, relative to the largest
@@ -94,6 +95,9 @@ def loo(posterior: Posterior[Any], x: Any, y: Any) -> LeaveOneOut:
     if not isinstance(source, LinearCollection):
         name = posterior.settings.get("algorithm", {}).get("type", "this algorithm")
         raise ParameterError("leaves no row out", value=Shown(name), fix="fit one linear layer by LinearGibbs")
+    if isinstance(source.model.likelihood, LogNormal):
+        fix = "fit the logarithms of y with a Gaussian likelihood"
+        raise ParameterError("leaves rows out of normal noise only", value=Shown("LogNormal"), fix=fix)
     moments = source.state.loo
     if moments.mean.shape[1] == 0:
         fix = "give LinearGibbs more epochs, loo_draws or memory"

@@ -55,6 +55,12 @@ class BayesianPerceptron(Perceptron, BaseEstimator):
         n_jobs: Processes for several runs (restarts, "auto", ensembles, chains); the result is the same.
         device: Device of the computation, such as "cuda"; the CPU by default.
         verbose: Show progress on a terminal.
+        likelihood: Of numbers: "gaussian", "student-t", "heteroscedastic", "log-normal", "poisson" or
+            "negative-binomial", or an object of `r2d2net.likelihoods`; "auto" compares those that the targets allow by
+            rows left out (`r2d2net.run.likelihood_choice`) where several models are combined, and is "gaussian" where
+            one is asked for. Classes have "auto" only.
+        calibrate: Calibrate the intervals of numbers by the rows that stacking leaves out, where they are 100 or more
+            (`r2d2net.interval_calibration`). Means, standard deviations and densities stay the model's.
     """
 
     _folder: Path | None = None  # folder of `fit_in`'s checkpoints

@@ -31,6 +31,7 @@ from r2d2net.errors import (
 from r2d2net.estimators import storage
 from r2d2net.estimators.float64_units import in_users_units, move_inputs, move_targets
 from r2d2net.estimators.named_settings import is_auto, prior_of, require_suitable, seed_of
+from r2d2net.estimators.number_likelihood import number_likelihood
 from r2d2net.inference import method_named
 from r2d2net.likelihoods import Likelihood
 from r2d2net.model import BayesianModel
@@ -81,6 +82,12 @@ class Perceptron:
         n_jobs: Processes for several runs (restarts, "auto", ensembles, chains); the result is the same.
         device: Device of the computation, such as "cuda"; the CPU by default.
         verbose: Show progress on a terminal.
+        likelihood: Of numbers: "gaussian", "student-t", "heteroscedastic", "log-normal", "poisson" or
+            "negative-binomial", or an object of `r2d2net.likelihoods`; "auto" compares those that the targets allow by
+            rows left out (`r2d2net.run.likelihood_choice`) where several models are combined, and is "gaussian" where
+            one is asked for. Classes have "auto" only.
+        calibrate: Calibrate the intervals of numbers by the rows that stacking leaves out, where they are 100 or more
+            (`r2d2net.interval_calibration`). Means, standard deviations and densities stay the model's.
     """
 
     posterior_: Posterior[Any]
@@ -107,6 +114,8 @@ class Perceptron:
         n_jobs: int | None = None,
         device: Any = None,
         verbose: bool = False,
+        likelihood: Any = "auto",
+        calibrate: bool = True,
     ) -> None:
         self.hidden = hidden
         self.activation = activation
@@ -123,23 +132,17 @@ class Perceptron:
         self.n_jobs = n_jobs
         self.device = device
         self.verbose = verbose
+        self.likelihood = likelihood
+        self.calibrate = calibrate
 
-    def fit_checked(
-        self,
-        X: np.ndarray,
-        y: np.ndarray,
-        outputs: int,
-        likelihood: Likelihood[Any],
-        validation: Any,
-        folder: Path | None = None,
-    ) -> Self:
-        """Fit to checked arrays; where that fails the estimator is left unchanged.
+    def fit_numbers(self, X: np.ndarray, y: np.ndarray, validation: Any, folder: Path | None = None) -> Self:
+        """Fit to numbers by the likelihood that the parameter ``likelihood`` stands for.
+
+        Where several models are combined, ``posterior_.settings["likelihood"]`` says which that is and why.
 
         Args:
             X: Table (rows, inputs), finite, of dtype float64.
-            y: Targets, of dtype float64, or class numbers, of dtype int64.
-            outputs: Number of outputs of the network.
-            likelihood: The likelihood.
+            y: Targets, (rows,) or (rows, outputs), of dtype float64.
             validation: Share of the rows to hold out, or rows (X, y) as those to fit; None for none.
             folder: Folder of checkpoints, from which an interrupted fit goes on; None for none.
 
@@ -150,11 +153,60 @@ class Perceptron:
             DataError: If the data cannot be used.
             ParameterError: If a parameter of the estimator lies outside its range.
         """
+        seed = seed_of(self.random_state)
+        with in_parameters():
+            choice = number_likelihood(
+                self.likelihood,
+                move_inputs(X).of(X),
+                y,
+                compares=self.searches and len(X) >= FEWEST_STACKED,
+                seed=seed,
+                device=self.device,
+                jobs=joblib.effective_n_jobs(self.n_jobs),
+            )
+            likelihood = choice.likelihood
+            outputs = likelihood.outputs(likelihood.target(torch.from_numpy(y))) or 1
+        self.fit_checked(X, y, outputs, likelihood, validation, folder, seed=seed)
+        if "stack" in self.posterior_.settings:  # those of one model are compared when its run is resumed
+            self.posterior_.settings = {**self.posterior_.settings, "likelihood": choice.record}
+        return self
+
+    def fit_checked(
+        self,
+        X: np.ndarray,
+        y: np.ndarray,
+        outputs: int,
+        likelihood: Likelihood[Any],
+        validation: Any,
+        folder: Path | None = None,
+        *,
+        seed: int | None = None,
+    ) -> Self:
+        """Fit to checked arrays; where that fails the estimator is left unchanged.
+
+        Args:
+            X: Table (rows, inputs), finite, of dtype float64.
+            y: Targets, of dtype float64, or class numbers, of dtype int64.
+            outputs: Number of outputs of the network.
+            likelihood: The likelihood.
+            validation: Share of the rows to hold out, or rows (X, y) as those to fit; None for none.
+            folder: Folder of checkpoints, from which an interrupted fit goes on; None for none.
+            seed: Seed of everything random; None for that of ``random_state``.
+
+        Returns:
+            The fitted estimator itself.
+
+        Raises:
+            DataError: If the data cannot be used.
+            ParameterError: If a parameter of the estimator lies outside its range.
+        """
         require_whole("draws", self.draws)
+        require(isinstance(self.calibrate, bool), "calibrate", self.calibrate, "use True or False")
         if self.batch_size is not None:
             require_whole("batch_size", self.batch_size)
-        seed = seed_of(self.random_state)
-        inputs, targets = move_inputs(X), move_targets(y) if likelihood.standardizes else None
+        seed = seed_of(self.random_state) if seed is None else seed
+        moves = likelihood.standardizes and likelihood.on_network_scale() is likelihood
+        inputs, targets = move_inputs(X), move_targets(y) if moves else None
 
         def moved(x: np.ndarray, y: np.ndarray) -> tuple[Tensor, Tensor]:
             return inputs.of(x), torch.from_numpy(y) if targets is None else targets.of(y)
@@ -195,6 +247,7 @@ class Perceptron:
             resume=folder,
             checkpoint_every=CHECKPOINT_SECONDS,
             verbose=bool(self.verbose),
+            calibrate=self.calibrate,
         )
 
     def _one_model(

@@ -11,8 +11,8 @@ from sklearn.utils.validation import validate_data
 
 from r2d2net.errors import DataError, Value
 from r2d2net.estimators.base import BayesianPerceptron, about_validation, joined
-from r2d2net.likelihoods import Gaussian
-from r2d2net.prediction import Regression
+from r2d2net.interval_calibration import interval_of
+from r2d2net.prediction import Mixture
 
 
 class R2D2Regressor(RegressorMixin, BayesianPerceptron):
@@ -47,6 +47,12 @@ class R2D2Regressor(RegressorMixin, BayesianPerceptron):
         n_jobs: Processes for several runs (restarts, "auto", ensembles, chains); the result is the same.
         device: Device of the computation, such as "cuda"; the CPU by default.
         verbose: Show progress on a terminal.
+        likelihood: Of numbers: "gaussian", "student-t", "heteroscedastic", "log-normal", "poisson" or
+            "negative-binomial", or an object of `r2d2net.likelihoods`; "auto" compares those that the targets allow by
+            rows left out (`r2d2net.run.likelihood_choice`) where several models are combined, and is "gaussian" where
+            one is asked for. Classes have "auto" only.
+        calibrate: Calibrate the intervals of numbers by the rows that stacking leaves out, where they are 100 or more
+            (`r2d2net.interval_calibration`). Means, standard deviations and densities stay the model's.
 
     Attributes:
         posterior_: The fitted `r2d2net.Posterior`.
@@ -82,7 +88,7 @@ class R2D2Regressor(RegressorMixin, BayesianPerceptron):
         validation = self._validation(multi_output=True, y_numeric=True)
         if isinstance(validation, tuple):
             validation = validation[0], _targets_like(y, validation[1])
-        return self.fit_checked(X, y, 1 if y.ndim == 1 else y.shape[1], Gaussian(), validation, self._folder)
+        return self.fit_numbers(X, y, validation, self._folder)
 
     def predict(self, X: Any, return_std: bool = False) -> np.ndarray | tuple[np.ndarray, np.ndarray]:
         """Predict the mean of each row's target.
@@ -95,7 +101,7 @@ class R2D2Regressor(RegressorMixin, BayesianPerceptron):
             The means, (rows,) or (rows, outputs), or the pair of means and standard deviations.
         """
         means, deviations = [], []
-        for prediction in self._regressions(X):
+        for prediction in self._mixtures(X):
             means.append(prediction.mean)
             if return_std:
                 deviations.append(prediction.std)
@@ -103,6 +109,9 @@ class R2D2Regressor(RegressorMixin, BayesianPerceptron):
 
     def predict_interval(self, X: Any, level: float = 0.9) -> tuple[np.ndarray, np.ndarray]:
         """Predict the central interval that contains a new observation with a given probability.
+
+        Where the fit has a calibration (parameter ``calibrate``), these are the model's intervals at the level that
+        held on rows left out.
 
         Args:
             X: Table (rows, inputs) of numbers: an array or a pandas DataFrame.
@@ -114,12 +123,12 @@ class R2D2Regressor(RegressorMixin, BayesianPerceptron):
         Raises:
             ParameterError: If the level does not lie strictly between 0 and 1.
         """
-        ends = [prediction.interval(level) for prediction in self._regressions(X)]
+        ends = [interval_of(prediction, level, self.posterior_.calibration) for prediction in self._mixtures(X)]
         return joined([low for low, _ in ends]), joined([high for _, high in ends])
 
-    def _regressions(self, X: Any) -> Iterator[Regression]:
+    def _mixtures(self, X: Any) -> Iterator[Mixture]:
         for prediction in self._predictions(X):
-            assert isinstance(prediction, Regression)
+            assert isinstance(prediction, Mixture)
             yield prediction
 
     def __sklearn_tags__(self) -> Any:

@@ -15,12 +15,13 @@ import torch
 from r2d2net.errors import CheckpointError, ParameterError, Value
 from r2d2net.files import write_json
 from r2d2net.inference import Method
+from r2d2net.likelihoods import Likelihood
 from r2d2net.priors import ScaleMixturePrior
-from r2d2net.specification import describe, method_from, prior_from
+from r2d2net.specification import describe, likelihood_from, method_from, prior_from
 
 FILE = "estimator.json"
 DATA = "validation"  # the parameter that may be rows of data in place of a number
-READERS = {"prior": prior_from, "algorithm": method_from}
+READERS = {"prior": prior_from, "algorithm": method_from, "likelihood": likelihood_from}
 
 
 def write(folder: Path, content: dict[str, Any]) -> Path:
@@ -106,7 +107,7 @@ def labels_from(plain: dict[str, Any]) -> np.ndarray:
 
 
 def _plain(name: str, value: Any) -> Any:
-    if isinstance(value, (ScaleMixturePrior, Method)):
+    if isinstance(value, (ScaleMixturePrior, Method, Likelihood)):
         return describe(value)
     if isinstance(value, np.generic):
         return value.item()

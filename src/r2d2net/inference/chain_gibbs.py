@@ -19,8 +19,8 @@ from torch import Tensor
 from r2d2net.inference import linear_sweep
 from r2d2net.inference.linear_problem import EXACT, LinearProblem, linear_problem
 from r2d2net.inference.linear_sweep import Chains, Hyper
-from r2d2net.likelihoods import Gaussian
 from r2d2net.likelihoods.base import Noise
+from r2d2net.likelihoods.log_normal import NORMAL
 from r2d2net.model import BayesianModel, Slot
 from r2d2net.nets.linear_path import LinearPath
 from r2d2net.priors import ScaleMixturePrior
@@ -185,7 +185,7 @@ def path_of(model: BayesianModel[Any]) -> Slot | None:
         be swept in both directions, or the likelihood is not Gaussian with a learnt noise.
     """
     likelihood = model.likelihood
-    if not isinstance(model.net, LinearPath) or type(likelihood) is not Gaussian or not likelihood.learns_noise:
+    if not isinstance(model.net, LinearPath) or type(likelihood) not in NORMAL or not likelihood.learns_noise:
         return None
     slot = next((slot for slot in model.bayesian if slot.name == PATH), None)
     if slot is None or slot.prior is None:

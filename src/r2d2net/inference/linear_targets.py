@@ -24,6 +24,7 @@ from r2d2net.inference.linear_problem import EXACT, LinearProblem, linear_proble
 from r2d2net.inference.linear_sweep import Hyper
 from r2d2net.likelihoods import Bernoulli, Categorical, Gaussian
 from r2d2net.likelihoods.base import Noise
+from r2d2net.likelihoods.log_normal import NORMAL
 from r2d2net.model import BayesianModel
 
 LOGISTIC = math.log(math.pi / math.sqrt(3))  # of the standard deviation of a logistic variable
@@ -206,9 +207,9 @@ def targets_of(
         scale = intercept_scale if intercept else 0.0
         classes = hyper._replace(log_unit=LOGISTIC, intercept_scale=scale)
         return Classes(classes, outputs, intercept=intercept)
-    if not isinstance(likelihood, Gaussian) or type(likelihood) is not Gaussian:
+    if not isinstance(likelihood, Gaussian) or type(likelihood) not in NORMAL:
         fix = "use another algorithm, such as SVGI"
-        problem = f"needs a Gaussian, Bernoulli or Categorical likelihood, not {type(likelihood).__name__}"
+        problem = f"needs a Gaussian, LogNormal, Bernoulli or Categorical likelihood, not {type(likelihood).__name__}"
         raise ParameterError(problem, fix=fix, **shown)
     if not likelihood.learns_noise:
         fix = "give likelihood=Gaussian(), or use HMC"

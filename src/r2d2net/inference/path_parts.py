@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from r2d2net.errors import Argument, ParameterError, Shown
-from r2d2net.likelihoods import Gaussian
+from r2d2net.likelihoods.log_normal import NORMAL
 from r2d2net.model import BayesianModel, Slot, Tensors
 from r2d2net.nets.linear_path import LinearPath
 from r2d2net.priors import ScaleMixturePrior
@@ -78,7 +78,7 @@ def parts_of(model: BayesianModel[Any], algorithm: str) -> Parts:
     if not isinstance(net, LinearPath):
         fix = "use hidden layers and mlp(..., linear=True), or nets.LinearPath, or another algorithm, such as SVGI"
         raise ParameterError("needs a network with a linear path", fix=fix, **shown)
-    if type(likelihood) is not Gaussian:
+    if type(likelihood) not in NORMAL:
         problem = f"needs a Gaussian likelihood, not {type(likelihood).__name__}"
         raise ParameterError(problem, fix="use another algorithm, such as SVGI", **shown)
     if not likelihood.learns_noise:

@@ -3,5 +3,20 @@
 from r2d2net.likelihoods.base import Likelihood, Noise, Unit
 from r2d2net.likelihoods.discrete import Bernoulli, Categorical, Poisson
 from r2d2net.likelihoods.gaussian import Gaussian, Heteroscedastic
+from r2d2net.likelihoods.log_normal import LogNormal
+from r2d2net.likelihoods.negative_binomial import NegativeBinomial
+from r2d2net.likelihoods.student_t import StudentT
 
-__all__ = ["Bernoulli", "Categorical", "Gaussian", "Heteroscedastic", "Likelihood", "Noise", "Poisson", "Unit"]
+__all__ = [
+    "Bernoulli",
+    "Categorical",
+    "Gaussian",
+    "Heteroscedastic",
+    "Likelihood",
+    "LogNormal",
+    "NegativeBinomial",
+    "Noise",
+    "Poisson",
+    "StudentT",
+    "Unit",
+]

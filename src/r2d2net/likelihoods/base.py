@@ -8,7 +8,7 @@ its state: `init` makes them, `observe` updates them by a batch or `gibbs` draws
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Generic, NamedTuple
+from typing import Any, Generic, NamedTuple
 
 import torch
 from torch import Tensor
@@ -91,6 +91,36 @@ class Likelihood(ABC, Generic[PredictionT]):
                 fix = ("if they are classes, give ", categorical, " (Gaussian is the default)")
             needs = f" outputs, the likelihood {type(self).__name__} needs {needed} for these targets"
             raise DataError(("gives ", Value(width), needs), argument="net", fix=fix)
+
+    def network_scale(self, y: Tensor) -> Tensor:
+        """Convert checked targets to the scale on which they are standardised and the network sees them.
+
+        Args:
+            y: Converted targets in the user's units.
+
+        Returns:
+            The targets themselves, unless the likelihood is one of a function of them, such as their logarithm.
+        """
+        return y
+
+    def log_slope(self, y: Tensor) -> Tensor:
+        """Compute the log derivative of `network_scale`: what the log density of y has more than that on its scale.
+
+        Args:
+            y: Converted targets in the user's units.
+
+        Returns:
+            The logarithms, summed over the outputs, (rows,).
+        """
+        return torch.zeros(len(y), dtype=torch.float64, device=y.device)
+
+    def on_network_scale(self) -> Likelihood[Any]:
+        """Build the likelihood of targets that are on the network's scale already.
+
+        Returns:
+            The likelihood itself, unless `network_scale` changes targets.
+        """
+        return self
 
     def init(self, y: Tensor, unit: Unit | None = None) -> Noise:
         """Make the initial values of the learnt parameters.

@@ -12,6 +12,8 @@ from r2d2net.errors import Argument, DataError, Value
 from r2d2net.likelihoods.base import Likelihood, Noise, Unit, like_target, real_target
 from r2d2net.prediction import Classification, Counts
 
+LARGEST_LOG_RATE = 30.0  # of likelihoods with an offset: one bad draw cannot overflow
+
 
 @dataclass(frozen=True)
 class Categorical(Likelihood[Classification]):
@@ -67,25 +69,51 @@ class Bernoulli(Likelihood[Classification]):
 
 @dataclass(frozen=True)
 class Poisson(Likelihood[Counts]):
-    """y is a count; the network gives the log rate."""
+    """y is a count; the network gives the log rate.
+
+    Args:
+        centered: Let the network give the log rate over the mean of the training counts, which is kept as the learnt
+            parameter ``offset``: it so starts at the best constant however large the counts are.
+    """
+
+    centered: bool = False
+    takes_noise_by_row = True
 
     def target(self, y: Tensor) -> Tensor:
-        counts = real_target(y, "a Poisson likelihood")
-        bad = (counts < 0) | (counts != counts.floor())
-        if bool(bad.any()):
-            problem = ("holds ", Value(counts[bad].flatten()[0].item()))
-            raise DataError(problem, argument="y", fix="a Poisson likelihood needs counts 0, 1, 2, ...")
-        return counts
+        return count_target(y, "a Poisson likelihood")
+
+    def init(self, y: Tensor, unit: Unit | None = None) -> Noise:
+        return {"offset": log_mean(y)} if self.centered else {}
 
     def outputs(self, y: Tensor) -> int | None:
         return y.shape[1]
 
     def log_prob(self, output: Tensor, y: Tensor, noise: Noise) -> Tensor:
         log_rate = like_target(output, y)
+        if self.centered:
+            log_rate = (log_rate + noise["offset"]).clamp(max=LARGEST_LOG_RATE)
         return (y * log_rate - torch.exp(log_rate) - torch.lgamma(y + 1)).sum(-1)
 
     def predict(self, outputs: Tensor, noise: Noise, unit: Unit) -> Counts:
+        if self.centered:
+            outputs = (outputs + noise["offset"].unsqueeze(-2)).clamp(max=LARGEST_LOG_RATE)
         return Counts(torch.exp(outputs))
+
+
+def count_target(y: Tensor, name: str) -> Tensor:
+    """Convert counts to floating-point numbers of shape (rows, outputs), or raise a `DataError`."""
+    counts = real_target(y, name)
+    bad = (counts < 0) | (counts != counts.floor())
+    if bool(bad.any()):
+        problem = ("holds ", Value(counts[bad].flatten()[0].item()))
+        raise DataError(problem, argument="y", fix=f"{name} needs counts 0, 1, 2, ...")
+    return counts
+
+
+def log_mean(y: Tensor) -> Tensor:
+    """Compute the log mean of each column of counts; half a count stands for none at all."""
+    mean = y.double().sum(0).clamp(min=0.5) / len(y)
+    return mean.log().to(y.dtype)
 
 
 def _labels(y: Tensor, name: str) -> Tensor:

@@ -26,6 +26,7 @@ their own: the posterior is bitwise the same as without the look.
 
 from __future__ import annotations
 
+import copy
 import warnings
 from typing import Any
 
@@ -37,7 +38,7 @@ from r2d2net.inference import DrawSource
 from r2d2net.inference.split_r_hat import effective_draws, split_r_hat
 from r2d2net.network_inputs import no_units
 from r2d2net.posterior import Posterior
-from r2d2net.prediction import Classification, Counts, Regression
+from r2d2net.prediction import Classification, Mixture
 from r2d2net.run.batches import TensorBatches, take
 from r2d2net.run.global_generator import lent_generator
 from r2d2net.run.prepare import Prepared
@@ -76,10 +77,15 @@ def look_at(source: DrawSource[Any], prepared: Prepared) -> dict[str, Any]:
     posterior: Posterior[Any] = Posterior(
         source, no_units(torch.zeros((), dtype=source.model.dtype)), flat_target=False
     )
+    scale = source.model.likelihood.on_network_scale()
+    if scale is not source.model.likelihood:  # targets are looked at as the network sees them
+        posterior = copy.copy(posterior)
+        posterior.source = copy.copy(source)
+        posterior.source.model = source.model.with_likelihood(scale)
     device, draws = source.model.device, DRAWS if is_table else FEW_DRAWS
     with lent_generator(0, device):
         predicted = posterior.predict(x, draws, seed=0)
-        if not isinstance(predicted, (Regression, Classification, Counts)):
+        if not isinstance(predicted, (Mixture, Classification)):
             return {"verdict": NOT_CHECKED}
         health = {"rows": len(y), **_fit(predicted, y)}
         if is_table and x.shape[1] > prepared.batches.n and health["error_ratio"] is not None:
@@ -143,7 +149,8 @@ def _rows(prepared: Prepared, source: DrawSource[Any]) -> tuple[Any, Tensor] | N
     if isinstance(prepared.batches, TensorBatches):
         x, y = prepared.batches.x, prepared.batches.y
     elif prepared.validation is not None:
-        x, y = prepared.validation[0], source.model.likelihood.target(prepared.validation[1])
+        likelihood = source.model.likelihood
+        x, y = prepared.validation[0], likelihood.network_scale(likelihood.target(prepared.validation[1]))
     else:
         return None
     most = ROWS if isinstance(x, Tensor) and x.dim() == 2 else FEW_ROWS
@@ -151,7 +158,7 @@ def _rows(prepared: Prepared, source: DrawSource[Any]) -> tuple[Any, Tensor] | N
     return take(x, rows), y[rows]
 
 
-def _fit(predicted: Regression | Classification | Counts, y: Tensor) -> dict[str, Any]:
+def _fit(predicted: Mixture | Classification, y: Tensor) -> dict[str, Any]:
     """Return the error as a multiple of the best constant's, and the predicted share of the variance."""
     target, mean = _targets(predicted, y), _codes(predicted)
     spread = _ratio(mean.var(0, correction=0).sum(), target.var(0, correction=0).sum())

@@ -74,12 +74,13 @@ def prepare(
         x, y = take(x, order[count:]), y[order[count:]]
     flat_target = y.dim() == 1
     target = _target(model, y)
+    scaled = model.likelihood.network_scale(target)
     units = (
-        measure_units(x, target, inputs=True, targets=model.likelihood.standardizes)
+        measure_units(x, scaled, inputs=True, targets=model.likelihood.standardizes)
         if standardize
         else no_units(torch.zeros((), dtype=model.dtype, device=model.device))
     )
-    seen = units.targets(target)
+    seen = units.targets(scaled)
     rows = min(len(y), default_batch_size(len(y)) if batch_size is None else batch_size)
     batches = TensorBatches(units.inputs(x), seen, rows, seed)
     _try_forward(model, next(batches.epoch(0)), seen, target)
@@ -87,7 +88,7 @@ def prepare(
         raise _too_few(batch_size, len(y))
     if held is not None:
         own = _target(model, held[1])
-        target = units.targets(own)
+        target = units.targets(model.likelihood.network_scale(own))
         _try_forward(model, (units.inputs(held[0]), target), target, own)
     return Prepared(batches, seen, units, held, flat_target, data_digest(x, y, held))
 
@@ -120,22 +121,24 @@ def _prepare_stream(
     first = next(batches(raw).epoch(0), None)
     if first is None:
         raise DataError("gives no batch", argument="data", fix="give at least one row")
-    y = _target(model, first[1])
-    width = _try_forward(model, (first[0], y), y, y)
+    scale = model.likelihood.network_scale
+    own = _target(model, first[1])
+    y = scale(own)
+    width = _try_forward(model, (first[0], y), y, own)
     joins = needs_rows(model, take(first[0], slice(0, 1)))
     if joins and len(y) == 1:
         raise _too_few(data.batch_size if isinstance(data, DataLoader) else batch_size, count)
     held: tuple[Any, Tensor] | None = None
     if validation is not None:
         held = _own_copy(raw(validation, "validation"))
-        target = _target(model, held[1])
-        _try_forward(model, (held[0], target), target, target)
+        own = _target(model, held[1])
+        _try_forward(model, (held[0], scale(own)), scale(own), own)
 
     def checked(batch: Any) -> Batch:
         x, target = raw(batch)
         target = _target(model, target)
         model.likelihood.require_width(width, target)
-        return x, target
+        return x, scale(target)
 
     like = torch.zeros((), dtype=model.dtype, device=model.device)
     return Prepared(batches(checked, joins), y, no_units(like), held, first[1].dim() == 1, data_digest(held))

@@ -1,6 +1,7 @@
 """The models of a table that stacking combines, each a special case of y = A x + f(x).
 
-    linear     f = 0     exact Gibbs sampling, under a Gaussian, the adaptive and (numbers only) the R2D2 prior
+    linear     f = 0     exact Gibbs sampling, under a Gaussian, the adaptive and (numbers only) the R2D2 prior; where
+                         the likelihood has no exact sampler, chains or SVGI under a Gaussian and the R2D2 prior
     network    A = 0     a perceptron under R2D2, by chains where gradients of all rows are affordable, else by SVGI
     both                 the same beside a linear path; without chains A first (`LinearFirst`) or, for classes, SVGI
 
@@ -15,13 +16,14 @@ from itertools import pairwise
 from typing import Any, Literal, NamedTuple
 
 from r2d2net.inference import MCLMC, SVGI, LinearFirst, LinearGibbs, Method
-from r2d2net.likelihoods import Likelihood
+from r2d2net.likelihoods import Bernoulli, Categorical, Likelihood
 from r2d2net.likelihoods.gaussian import Gaussian as GaussianLikelihood
 from r2d2net.model import AnyPrior
 from r2d2net.priors import R2D2, Gaussian
 from r2d2net.run.choice import LARGEST_GRADIENT, epochs_for, linear_is_affordable
 
 Form = Literal["linear", "network", "both"]
+EXACT = (GaussianLikelihood, Categorical, Bernoulli)  # likelihoods that LinearGibbs samples exactly
 SWEEPS, CLASS_SWEEPS = 600, 250  # budgets of linear chains: what is left of their error is small beside the folds'
 
 
@@ -64,7 +66,7 @@ def candidates_for(shape: Shape, likelihood: Likelihood[Any]) -> list[Candidate]
 
     Args:
         shape: Sizes of table and network.
-        likelihood: Gaussian with learnt noise, or one of classes.
+        likelihood: The likelihood on the network's scale, with learnt noise where it has any.
 
     Returns:
         The candidates, linear ones first; at least one.
@@ -74,6 +76,15 @@ def candidates_for(shape: Shape, likelihood: Likelihood[Any]) -> list[Candidate]
 
 def _linear(shape: Shape, likelihood: Likelihood[Any]) -> Iterator[Candidate]:
     classes = likelihood.has_classes
+    if type(likelihood) not in EXACT:
+        weights = shape.outputs * (shape.inputs + 1)
+        chains = shape.rows * weights <= LARGEST_GRADIENT
+        if chains or shape.inputs < shape.rows:
+            found: Method = MCLMC() if chains else SVGI()
+            epochs = epochs_for(shape.rows, None, found)
+            yield Candidate("linear, Gaussian", "linear", Gaussian(), found, epochs)
+            yield Candidate("linear, R2D2", "linear", R2D2(), found, epochs)
+        return
     if not linear_is_affordable(shape.rows, shape.inputs, shape.outputs, has_classes=classes):
         return
     method = LinearGibbs(loo_draws=0, calibrate=False)  # rows left out by the folds do both

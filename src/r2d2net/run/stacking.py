@@ -10,8 +10,9 @@
 3. Draws of all candidates, in proportion to the weights, are stored as draws of the smallest network of the form
    y = A x + f(x) that has them as special cases.
 
-Inputs and targets are standardised once, by all rows, so that all draws are of one network. Every fit is an ordinary
-run in a folder of its own, as in `several_runs`, so an interrupted search goes on with what is there.
+Rows left out also calibrate intervals (`r2d2net.interval_calibration`), by the mixture of the fits that have not seen
+them. Inputs and targets are standardised once, by all rows, so that all draws are of one network. Every fit is an
+ordinary run in a folder of its own, as in `several_runs`, so an interrupted search goes on with what is there.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ from r2d2net.errors import CheckpointError, DataError, DivergenceError, Paramete
 from r2d2net.inference.collection import Collection, CollectionState
 from r2d2net.inference.linear_collection import LinearCollection
 from r2d2net.inference.stacked import TRAITS, Stacked
+from r2d2net.interval_calibration import FEWEST, IntervalCalibration, containing_level
 from r2d2net.likelihoods import Likelihood
 from r2d2net.nets import mlp
 from r2d2net.posterior import FILE, INTERRUPTED, Posterior, load
@@ -69,12 +71,15 @@ class Search:
     Attributes:
         x: Standardised inputs, (n, p).
         y: Targets as the likelihood takes them.
-        likelihood: The likelihood.
+        likelihood: The likelihood of the targets as the networks see them.
         network: Arguments of `mlp` without ``linear``.
         candidates: The models.
         folds: Rows that each fold leaves out.
         seed: Seed of everything random.
         checkpoint_every: Seconds between checkpoints of a run.
+        own: The likelihood of the targets in the user's units.
+        log_slope: What log densities in the user's units have more than on the network's scale, (n,).
+        calibrate: Whether rows left out calibrate intervals.
     """
 
     x: Tensor
@@ -85,6 +90,9 @@ class Search:
     folds: Sequence[Tensor]
     seed: int
     checkpoint_every: float
+    own: Likelihood[Any]
+    log_slope: Tensor
+    calibrate: bool = False
 
     def plan(self, candidate: Candidate, fold: int) -> Plan:
         """Build the run of a candidate on the rows that a fold does not leave out, or on all rows."""
@@ -139,12 +147,13 @@ def fit_stacked(
     resume: Path | None = None,
     checkpoint_every: float = 60.0,
     verbose: bool = True,
+    calibrate: bool = True,
 ) -> Posterior[Any]:
     """Fit several models to a table and combine them by stacking.
 
     Args:
         data: Inputs (n, p) and targets, tensors or arrays.
-        likelihood: Gaussian with learnt noise, or one of classes.
+        likelihood: The likelihood.
         hidden: Widths of the networks' hidden layers.
         outputs: Number of outputs.
         activation: Name of the networks' activation.
@@ -156,6 +165,7 @@ def fit_stacked(
         resume: Folder in which runs are kept, and the posterior in the end; an interrupted search is continued.
         checkpoint_every: Seconds between checkpoints of a run.
         verbose: Show progress on a terminal.
+        calibrate: Calibrate intervals of numbers by the rows left out, where there are 100 or more.
 
     Returns:
         The posterior of a network whose arguments for `mlp` are ``posterior.settings["stack"]["network"]``.
@@ -184,19 +194,24 @@ def fit_stacked(
         "seed": seed,
         "time": time,
         "data": prepared.digest,
+        **({} if calibrate else {"calibrate": False}),
     }
     done = None if resume is None else _finished(resume, request, seed, place)
     if done is not None:
         return done
+    scaled = likelihood.on_network_scale()
     search = Search(
         x=x,
         y=y,
-        likelihood=likelihood,
+        likelihood=scaled,
         network=network,
-        candidates=candidates_for(shape, likelihood),
+        candidates=candidates_for(shape, scaled),
         folds=folds_of(y, seed, has_classes=likelihood.has_classes),
         seed=seed,
         checkpoint_every=checkpoint_every,
+        own=likelihood,
+        log_slope=likelihood.log_slope(likelihood.target(torch.as_tensor(data[1]))),
+        calibrate=calibrate and not likelihood.has_classes,
     )
     if resume is None:
         with tempfile.TemporaryDirectory(prefix="r2d2net-") as temporary:
@@ -243,7 +258,7 @@ def _searched(
             break
     spreads = [_choose_spread(search, [each[k] for each in partial], rows) for k in range(len(names))]
     partial = [[_spread(member, c) for member, c in zip(each, spreads, strict=True)] for each in partial]
-    densities = torch.cat([_densities(search, each, left) for each, left in zip(partial, rows, strict=True)])
+    densities = torch.cat([log_densities(search, each, left) for each, left in zip(partial, rows, strict=True)])
     fits = ~densities.isnan().any(0)
     if not bool(fits.any()):
         raise DivergenceError("no candidate of the search could be fitted", fix="look for extreme values in columns")
@@ -259,10 +274,13 @@ def _searched(
         own = [] if whole is None else [(whole, share)]
         own += [(member, share / len(of_folds)) for member in of_folds]
         members.append([(member, float(weights[k]) * part) for member, part in own])
-    shift = float(prepared.units.y.scale.double().log().sum()) if search.likelihood.standardizes else 0.0
+    shift = user_shift(prepared, search)[torch.cat(rows).cpu()].mean()
+    levels = None
+    if search.calibrate and sum(map(len, rows)) >= FEWEST:
+        levels = torch.cat([_levels(search, each, left, weights) for each, left in zip(partial, rows, strict=True)])
     entries = []
     for k, candidate in enumerate(search.candidates):
-        score = float(densities[:, k].mean()) - shift
+        score = float(densities[:, k].mean() + shift)
         entries.append(
             {
                 "name": candidate.name,
@@ -274,7 +292,9 @@ def _searched(
             }
         )
         show(f"candidate {candidate.name}: weight {weights[k]:.2f}, log density {score:.4g}")
-    return _mixture(search, prepared, request, [pair for own in members for pair in own], entries, len(rows))
+    posterior = _mixture(search, prepared, request, [pair for own in members for pair in own], entries, len(rows))
+    posterior.calibration = None if levels is None else IntervalCalibration.of(levels)
+    return posterior
 
 
 # --- fits
@@ -303,8 +323,17 @@ def _fit_all(
     return fitted
 
 
-def _densities(search: Search, fitted: Sequence[Fitted | None], left_out: Tensor) -> Tensor:
-    """Return the log density of rows by candidates, (rows, candidates); NaN for those that were not fitted."""
+def log_densities(search: Search, fitted: Sequence[Fitted | None], left_out: Tensor) -> Tensor:
+    """Compute the log density of rows by candidates, on the network's scale.
+
+    Args:
+        search: What is searched.
+        fitted: The fits.
+        left_out: Numbers of the rows.
+
+    Returns:
+        The log densities, (rows, candidates); NaN for candidates that were not fitted.
+    """
     columns = []
     for each in fitted:
         if each is None:
@@ -316,13 +345,44 @@ def _densities(search: Search, fitted: Sequence[Fitted | None], left_out: Tensor
     return torch.stack(columns, 1)
 
 
+def user_shift(prepared: Prepared, search: Search) -> Tensor:
+    """Compute what log densities in the user's units have more than those of the networks' targets.
+
+    Args:
+        prepared: The data as prepared with the user's likelihood.
+        search: What is searched.
+
+    Returns:
+        The differences, (n,), on the CPU.
+    """
+    scale = prepared.units.y.scale.double().log().sum() if search.own.standardizes else torch.zeros(())
+    return search.log_slope.double().cpu() - scale.cpu()
+
+
+def _levels(search: Search, fitted: Sequence[Fitted | None], left_out: Tensor, weights: Tensor) -> Tensor:
+    """Return the least levels at which intervals of the mixture contain rows left out, (rows, outputs)."""
+    y, total = search.y[left_out], 0.0
+    at, before = torch.zeros_like(y, dtype=torch.float64), torch.zeros_like(y, dtype=torch.float64)
+    for each, weight in zip(fitted, weights.tolist(), strict=True):
+        if each is None or weight == 0:
+            continue
+        predicted = each.posterior.predict(search.x[left_out], SCORE_DRAWS, seed=search.seed)
+        below = predicted.cdf(y)
+        at, total = at + weight * below, total + weight
+        before = before + weight * (predicted.cdf(y - 1) if predicted.is_discrete else below)
+    return containing_level(at / total, before / total)
+
+
 def _choose_spread(search: Search, fitted: Sequence[Fitted | None], rows: Sequence[Tensor]) -> float:
     """Return the spread with the highest density of rows left out; 1 unless it gains more than a standard error."""
     members = [(member, left) for member, left in zip(fitted, rows, strict=True) if member is not None]
     if not (search.likelihood.has_classes and members and isinstance(members[0][0].posterior.source, LinearCollection)):
         return 1.0
     scores = torch.stack(
-        [torch.cat([_densities(search, [_spread(member, c)], left) for member, left in members])[:, 0] for c in SPREADS]
+        [
+            torch.cat([log_densities(search, [_spread(member, c)], left) for member, left in members])[:, 0]
+            for c in SPREADS
+        ]
     )
     best = int(scores.mean(1).argmax())
     gain = scores[best] - scores[SPREADS.index(1.0)]
@@ -374,7 +434,7 @@ def _mixture(
     """Store draws of the members, in proportion to their weights, as one posterior."""
     forms: set[Form] = {fitted.candidate.form for fitted, _ in members}
     form: Form = next(iter(forms)) if len(forms) == 1 else "both"
-    whole = model_of(form, R2D2(), search.network, search.likelihood, search.seed, search.x)
+    whole = model_of(form, R2D2(), search.network, search.own, search.seed, search.x)
     total = max(len(members), min(DRAWS, MEMORY // (4 * whole.size)))
     generator = torch.Generator(search.x.device).manual_seed(mix(search.seed, -4))
     weights, noises = [], []

@@ -22,6 +22,7 @@ from r2d2net import checkpoint
 from r2d2net.errors import Argument, DivergenceError, Shown
 from r2d2net.inference import DrawSource, Info, Method, Trainer
 from r2d2net.inference.base import flatten, unflatten
+from r2d2net.likelihoods.log_normal import LogRegression
 from r2d2net.metrics import macro_auroc
 from r2d2net.model import BayesianModel, Tensors
 from r2d2net.posterior import INTERRUPTED, Posterior
@@ -184,11 +185,14 @@ def _score(predicted: Prediction, target: torch.Tensor, score: str) -> float:
 def with_noise_of_validation(source: DrawSource[Any], prepared: Prepared) -> DrawSource[Any]:
     """Return the source with its learnt noise variance corrected by the validation rows, if there are any.
 
-    A likelihood that learns one noise variance predicts a `Regression`; what others learn is left as it is.
+    A likelihood that learns one noise variance predicts a `Regression` of y or of its logarithm; what others learn is
+    left as it is.
     """
     if prepared.validation is None or not source.model.likelihood.learns_noise or source.draws_noise:
         return source
     predicted, target = _predict_validation(source, prepared, FINAL_DRAWS)
+    if isinstance(predicted, LogRegression):
+        predicted, target = predicted.log, target.log()  # the same but for a term without the variance
     if not isinstance(predicted, Regression):
         return source
     return source.with_noise_factor(noise_factor(predicted, target))

@@ -19,6 +19,7 @@ from r2d2net.registry import (
     FOR_CLASSES,
     FOR_LINEAR_PATH,
     FOR_ONE_LAYER,
+    NUMBERS,
     PRIORS,
     SUITABLE_PRIORS,
 )
@@ -115,6 +116,21 @@ def fit(
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a run in that folder.")] = False,
     config: Annotated[Path | None, _text("JSON or TOML file of these options; the command line wins.")] = None,
     resume: Annotated[Path | None, _text("Go on with the interrupted run of this folder.")] = None,
+    likelihood: Annotated[
+        str | None,
+        _text(
+            f"Law of a numeric target: {listed(NUMBERS, 'or')}; auto (default): rows left out choose where several "
+            "models are combined, gaussian otherwise."
+        ),
+    ] = None,
+    calibrate: Annotated[
+        bool | None,
+        typer.Option(
+            "--calibrate/--no-calibrate",
+            help="Calibrate intervals by the rows that stacking leaves out, where they are 100 or more (default).",
+            show_default=False,
+        ),
+    ] = None,
     seed: Annotated[int | None, _text("Seed of split, training and draws (0).")] = None,
     json: Json = False,
     quiet: Quiet = False,

@@ -41,7 +41,7 @@ def evaluate_file(
         DataError: The file lacks columns, or is written otherwise than the training table.
     """
     require_no_spreadsheet(data)
-    task, scored = run.task, Scored(run.task)
+    task, scored = run.task, Scored(run.task, run.estimator.posterior_.calibration)
     interval = run.settings.level if level is None else level
     counts: Counts = Counter()
     extra = None

@@ -18,6 +18,7 @@ import numpy as np
 from r2d2net.errors import Argument, CheckpointError, DataError, DivergenceError, Interrupted, R2D2NetError
 from r2d2net.estimators.perceptron import RELEVANCE_DRAWS, RELEVANCE_ROWS, SHUFFLES
 from r2d2net.files import replace_when_written, write_json
+from r2d2net.likelihoods import LogNormal
 from r2d2net.posterior import Posterior
 from r2d2net.provenance import provenance
 from r2d2net.report.run_page import posterior_text, write_run_page
@@ -36,7 +37,7 @@ from r2d2net.tables.settings import Settings
 from r2d2net.tables.table_models import TableClassifier, TableRegressor, fit_model, model_for
 from r2d2net.tables.terminal_output import progress_bar
 from r2d2net.tables.training_table import TrainingTable, read_training_table
-from r2d2net.tables.validation import require_no_spreadsheet, require_suitable, require_target
+from r2d2net.tables.validation import require_likelihood, require_no_spreadsheet, require_suitable, require_target
 from r2d2net.tables.verdict import CONSTANT, judge
 
 Say = Callable[[str], None]
@@ -73,6 +74,7 @@ def fit_table(data: Path, folder: Path, settings: Settings, *, overwrite: bool, 
     require_suitable(settings, table.task)
     if table.task.is_regression:
         require_target(settings.target, np.concatenate([table.y, table.y_test]))
+    require_likelihood(settings, table.task, np.concatenate([table.y, table.y_test]))
     content = {
         "format": run_folder.FORMAT,
         "state": "fitting",
@@ -169,6 +171,9 @@ def _fit(
     history = learning_curve(estimator.posterior_)
     posterior = described(estimator.posterior_)
     results = {"seconds": round(seconds, 1), "test": metrics, "verdict": verdict, "posterior": posterior}
+    if (chosen := estimator.posterior_.settings.get("likelihood")) is not None:
+        results["likelihood"] = chosen
+        say(f"likelihood: {chosen['reason']}")
     say(posterior_text(posterior))
     for note in [] if metrics is None else metrics["baseline_notes"]:
         say(note)
@@ -230,7 +235,10 @@ def _too_few(table: TrainingTable) -> list[str]:
 def _estimator(table: TrainingTable, settings: Settings, verbose: bool) -> TableRegressor | TableClassifier:
     kind = model_for(table.task)
     common: dict[str, Any] = {"draws": settings.draws, "random_state": settings.seed, "verbose": verbose}
+    if table.task.is_regression:
+        common["likelihood"] = settings.likelihood
     if settings.stacked:
+        common["calibrate"] = settings.calibrate
         return kind(activation=settings.activation, time=settings.time, n_jobs=-1, **common)
     return kind(
         settings.hidden,
@@ -315,7 +323,10 @@ def learning_curve(posterior: Posterior) -> list[dict[str, float]]:
     Args:
         posterior: The fitted network.
     """
-    shift = float(posterior.units.y.scale.log().sum()) if posterior.model.likelihood.standardizes else 0.0
+    likelihood, unit = posterior.model.likelihood, posterior.units.y
+    shift = float(unit.scale.log().sum()) if likelihood.standardizes else 0.0
+    if isinstance(likelihood, LogNormal):
+        shift += float(unit.center.sum())  # the mean of log y, the log derivative's
     return [
         {name: value + shift if name == "nll" else value for name, value in entry.items() if math.isfinite(value)}
         for entry in posterior.history
@@ -334,10 +345,10 @@ def _test(
     if len(table.y_test) == 0:
         return None, None
     prediction = posterior.predict(table.test.x, settings.draws, seed=settings.seed)
-    scored = Scored(table.task)
+    scored = Scored(table.task, posterior.calibration)
     scored.add(prediction, table.y_test, settings.level)
     typical = run_folder.typicality_of(novelty, table.test)
-    rows = prediction_columns(prediction, typical, table.test.filled, table.task, settings.level)
+    rows = prediction_columns(prediction, typical, table.test.filled, table.task, settings.level, posterior.calibration)
     truth = table.y_test if table.task.is_regression else np.array(table.task.classes)[table.y_test.astype(np.int64)]
     rows.insert(0, "observed", truth)
     rows.insert(0, "row", table.test_rows + 1)

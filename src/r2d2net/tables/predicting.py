@@ -88,7 +88,9 @@ def predict_file(
             interval = run.settings.level if level is None else level
             with one_thread() if len(block) < run.block_rows(draws) else nullcontext():
                 prediction = run.predict(encoded.x, draws, seed)
-            rows = prediction_columns(prediction, run.typicality(encoded), encoded.filled, run.task, interval)
+            calibration = run.estimator.posterior_.calibration
+            typical = run.typicality(encoded)
+            rows = prediction_columns(prediction, typical, encoded.filled, run.task, interval, calibration)
             write(block[kept], rows)
             summary.rows += len(rows)
             summary.unlike += int(rows["unlike"].sum())

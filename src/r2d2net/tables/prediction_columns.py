@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from r2d2net.prediction import Classification, Prediction, Regression
+from r2d2net.interval_calibration import IntervalCalibration, interval_of
+from r2d2net.prediction import Classification, Mixture, Prediction
 from r2d2net.tables.cell_parsing import Values
 from r2d2net.tables.novelty import is_unlike
 from r2d2net.tables.prediction_task import Task
@@ -31,7 +32,12 @@ def names_of(task: Task) -> list[str]:
 
 
 def prediction_columns(
-    prediction: Prediction, typicality: Values, filled: np.ndarray, task: Task, level: float
+    prediction: Prediction,
+    typicality: Values,
+    filled: np.ndarray,
+    task: Task,
+    level: float,
+    calibration: IntervalCalibration | None = None,
 ) -> pd.DataFrame:
     """Write predictions as a table.
 
@@ -41,6 +47,7 @@ def prediction_columns(
         filled: How many cells of each row were filled in.
         task: What is predicted.
         level: Level of the intervals.
+        calibration: Calibration of the intervals by rows left out, if there is one.
 
     Returns:
         A row each: mean, standard deviation and interval, or class, probabilities and entropy in nats; then typicality,
@@ -49,8 +56,8 @@ def prediction_columns(
     import pandas as pd
 
     columns: list[Any]
-    if isinstance(prediction, Regression):
-        low, high = prediction.interval(level)
+    if isinstance(prediction, Mixture):
+        low, high = interval_of(prediction, level, calibration)
         columns = [part.double().numpy() for part in (prediction.mean, prediction.std, low, high)]
     else:
         assert isinstance(prediction, Classification)

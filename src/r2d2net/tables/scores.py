@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 import torch
 
+from r2d2net.interval_calibration import IntervalCalibration, interval_of, level_of
 from r2d2net.metrics import accuracy, brier, ece, macro_auroc, rmse
-from r2d2net.prediction import Classification, Prediction, Regression
+from r2d2net.prediction import Classification, Mixture, Prediction
 from r2d2net.tables.cell_parsing import Values
 from r2d2net.tables.prediction_task import Task
 from r2d2net.tables.verdict import LOG_LOSS, NLL, RMSE
@@ -43,10 +44,13 @@ class Scored:
     """
 
     task: Task
+    calibration: IntervalCalibration | None = None  # of intervals, by rows left out of the fit
     y: list[Values] = field(default_factory=list)
     log_density: list[Values] = field(default_factory=list)
     center: list[Values] = field(default_factory=list)  # predictive means, or class probabilities
-    spread: list[Values] = field(default_factory=list)  # probability integral transforms; none for classes
+    spread: list[Values] = field(
+        default_factory=list
+    )  # least levels whose interval contains the target; none for classes
     width: list[Values] = field(default_factory=list)
 
     def add(self, prediction: Prediction, y: Values, level: float) -> None:
@@ -60,10 +64,11 @@ class Scored:
         target = torch.from_numpy(y)
         self.y.append(y)
         self.log_density.append(_array(prediction.log_prob(target)))
-        if isinstance(prediction, Regression):
+        if isinstance(prediction, Mixture):
             self.center.append(_array(prediction.mean))
-            self.spread.append(_array(prediction.cdf(target)))
-            low, high = prediction.interval(level)
+            levels = level_of(prediction, target)
+            self.spread.append(_array(levels if self.calibration is None else self.calibration.nominal(levels)))
+            low, high = interval_of(prediction, level, self.calibration)
             self.width.append(_array(high - low))
         else:
             assert isinstance(prediction, Classification)
@@ -109,7 +114,7 @@ class Scored:
         return common | self._of_classes(y, center, baseline)
 
     def _of_numbers(self, y: Values, mean: Values, baseline: dict[str, Any], level: float) -> dict[str, Any]:
-        transform = np.abs(np.concatenate(self.spread) - 0.5) * 2
+        transform = np.concatenate(self.spread)
         z = (y - baseline["mean"]) / baseline["sd"]
         median = baseline.get("median", baseline["mean"])  # runs of earlier versions have none
         constant = {

@@ -14,12 +14,13 @@ from typing import Any
 from r2d2net.errors import Argument, CheckpointError, ParameterError, Shown
 from r2d2net.estimators.named_settings import LARGEST_SEED
 from r2d2net.nets.activations import ACTIVATIONS
-from r2d2net.registry import ALGORITHMS, PRIORS
+from r2d2net.registry import ALGORITHMS, NUMBERS, PRIORS
 from r2d2net.tables.prediction_task import TASKS
 
+AUTO = "auto"
 Parse = Callable[[str, Any], Any]
 MOST_WEIGHTS = 20_000_000
-LATER = {
+LATER = {  # what runs of older versions do not have
     "decimal": "auto",
     "dates": "auto",
     "time": None,
@@ -27,7 +28,9 @@ LATER = {
     "split_column": None,
     "stacked": False,
     "baselines": True,
-}  # what runs of older versions do not have
+    "likelihood": "gaussian",
+    "calibrate": False,
+}
 ONE_MODEL = ("prior", "algorithm", "hidden", "epochs", "batch_size", "patience", "restarts", "validation")
 
 
@@ -63,6 +66,8 @@ class Settings:
     dates: str = "auto"
     seed: int = 0
     baselines: bool = True
+    likelihood: str = "auto"
+    calibrate: bool = True
     stacked: bool = False
 
     @classmethod
@@ -276,5 +281,7 @@ PARSERS: dict[str, Parse] = {
     "dates": _choice("auto", "day", "month"),
     "seed": _whole(0, LARGEST_SEED),
     "baselines": _truth,
+    "likelihood": _choice(AUTO, *NUMBERS),
+    "calibrate": _truth,
     "stacked": _truth,
 }

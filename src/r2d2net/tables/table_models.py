@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from r2d2net.estimators.perceptron import LabelledPerceptron, Perceptron, class_numbers, numbers_of
-from r2d2net.likelihoods import Categorical, Gaussian
+from r2d2net.likelihoods import Categorical
 from r2d2net.tables.prediction_task import Task
 from r2d2net.tables.training_table import TrainingTable
 
@@ -54,7 +54,7 @@ def fit_model(model: TableRegressor | TableClassifier, table: TrainingTable, fol
     if table.held is not None:
         x, y, held = x[~table.held], y[~table.held], (x[table.held], y[table.held])
     if isinstance(model, TableRegressor):
-        model.fit_checked(x, y, 1, Gaussian(), model.validation if held is None else held, folder)
+        model.fit_numbers(x, y, model.validation if held is None else held, folder)
         return
     classes, codes = class_numbers(y)
     validation = model.validation if held is None else (held[0], numbers_of(held[1], classes))

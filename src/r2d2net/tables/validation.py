@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 import numpy as np
+import torch
 
 from r2d2net.errors import Argument, DataError, ParameterError, Shown
 from r2d2net.estimators.named_settings import prior_of
@@ -15,9 +16,10 @@ from r2d2net.model import BayesianModel
 from r2d2net.nets import mlp
 from r2d2net.priors import R2D2
 from r2d2net.registry import FOR_ONE_LAYER, PRIORS
+from r2d2net.run.likelihood_choice import likelihood_named
 from r2d2net.tables.cell_parsing import Values
 from r2d2net.tables.prediction_task import LEAST, MOST, Task
-from r2d2net.tables.settings import Settings
+from r2d2net.tables.settings import AUTO, Settings
 
 DIGITS = 1e-5  # a deviation that is a smaller share of the mean is lost in float32
 
@@ -59,6 +61,42 @@ def require_target(target: str, y: Values) -> None:
     if 0 < deviation < DIGITS * abs(mean):
         problem = f"varies by {deviation:.3g} about {mean:.6g}, which seven digits do not tell"
         raise DataError(problem, argument="target", value=target, fix=f"subtract {mean:.6g} from it")
+
+
+def require_likelihood(settings: Settings, task: Task, y: Values) -> None:
+    """Refuse a likelihood that cannot have the targets, or that the algorithm does not suit.
+
+    Args:
+        settings: The settings of the fit.
+        task: What is predicted.
+        y: All targets.
+
+    Raises:
+        DataError: A target is none of the likelihood's, such as a negative count.
+        ParameterError: The target is a class, or the algorithm does not suit the likelihood.
+    """
+    name = settings.likelihood
+    if name == AUTO:
+        return
+    if not task.is_regression:
+        problem, fix = "is for numbers, and the target is a class", "leave it out"
+        raise ParameterError(problem, argument="likelihood", value=name, fix=fix)
+    likelihood = likelihood_named(name)
+    try:
+        likelihood.target(torch.from_numpy(y))
+    except DataError as error:
+        raise DataError(error.problem, argument="target", value=settings.target, fix=error.fix) from error
+    if settings.stacked or settings.algorithm == "auto":
+        return
+    method = method_named(settings.algorithm)
+    width = likelihood.outputs(torch.ones(1, 1)) or 1
+    net = mlp(2, (2,) if settings.hidden else (), width, linear=method.needs_linear_path)
+    try:
+        method.build(BayesianModel(net, prior_of("gaussian"), likelihood), n=1000, steps=1000)
+    except ParameterError as error:
+        unsuitable = ("does not suit ", Argument("likelihood", name))
+        fix = "use another, such as svgi"
+        raise ParameterError(unsuitable, argument="algorithm", value=settings.algorithm, fix=fix) from error
 
 
 def require_suitable(settings: Settings, task: Task) -> None:

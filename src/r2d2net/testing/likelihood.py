@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from r2d2net.errors import DataError
 from r2d2net.likelihoods.base import Likelihood, Noise, Unit
+from r2d2net.likelihoods.log_normal import LogRegression
 from r2d2net.model import BayesianModel
 from r2d2net.posterior import load
 from r2d2net.prediction import Regression
@@ -41,9 +42,14 @@ class Case(NamedTuple):
         generator = torch.Generator().manual_seed(seed)
         return torch.randn(rows or len(self.y), self.width, generator=generator, dtype=torch.float64)
 
+    @property
+    def seen(self) -> Tensor:
+        """Targets on the network's scale."""
+        return self.likelihood.network_scale(self.y)
+
     def noise(self) -> Noise:
         """What the likelihood learns, at its start, in float64."""
-        return {name: value.double() for name, value in self.likelihood.init(self.y).items()}
+        return {name: value.double() for name, value in self.likelihood.init(self.seen).items()}
 
 
 def example_targets() -> list[Tensor]:
@@ -99,13 +105,14 @@ def check_width(case: Case) -> None:
 def check_log_prob(case: Case) -> None:
     """Check that `log_prob` gives one finite number a row, which depends on that row alone, with a derivative."""
     likelihood, output, noise = case.likelihood, case.output(), case.noise()
-    values = likelihood.log_prob(output, case.y, noise)
+    y = case.seen
+    values = likelihood.log_prob(output, y, noise)
     demand(tuple(values.shape) == (len(case.y),), f"log_prob has shape {tuple(values.shape)}, not (rows,)")
     demand(bool(values.isfinite().all()), "log_prob is not finite for outputs of size one")
-    part = likelihood.log_prob(output[:3], case.y[:3], noise)
+    part = likelihood.log_prob(output[:3], y[:3], noise)
     demand(torch.allclose(part, values[:3], rtol=1e-12), "log_prob of a row depends on the other rows")
     leaf = output[:4].clone().requires_grad_()
-    torch.autograd.gradcheck(lambda value: likelihood.log_prob(value, case.y[:4], noise), leaf)
+    torch.autograd.gradcheck(lambda value: likelihood.log_prob(value, y[:4], noise), leaf)
 
 
 def check_normalisation(case: Case) -> None:
@@ -126,8 +133,9 @@ def check_normalisation(case: Case) -> None:
     else:
         values, step = torch.arange(1000), 1.0
     y = likelihood.target(values)
-    log_p = likelihood.log_prob(output.expand(len(y), -1), y.double() if y.is_floating_point() else y, case.noise())
-    total = float(log_p.exp().sum()) * step
+    y = y.double() if y.is_floating_point() else y
+    log_p = likelihood.log_prob(output.expand(len(y), -1), likelihood.network_scale(y), case.noise())
+    total = float((log_p + likelihood.log_slope(y)).exp().sum()) * step
     demand(abs(total - 1) < 1e-4, f"exp(log_prob) adds up to {total:.6g} over all targets, not 1")
 
 
@@ -147,22 +155,23 @@ def check_noise(case: Case) -> None:
     """
     likelihood, output, noise = case.likelihood, case.output(), case.noise()
     generator = torch.Generator().manual_seed(0)
-    drawn = likelihood.gibbs(output, case.y, noise, generator)
-    again = likelihood.gibbs(output, case.y, noise, torch.Generator().manual_seed(0))
-    observed = likelihood.observe(output, case.y, noise, 1.0)
+    y = case.seen
+    drawn = likelihood.gibbs(output, y, noise, generator)
+    again = likelihood.gibbs(output, y, noise, torch.Generator().manual_seed(0))
+    observed = likelihood.observe(output, y, noise, 1.0)
     for name, values in (("observe", observed), ("gibbs", drawn)):
         demand(values.keys() == noise.keys(), f"{name} gives {sorted(values)}, init {sorted(noise)}")
         for key, value in values.items():
             demand(value.shape == noise[key].shape, f"{name} changes the shape of {key}")
             demand(bool(value.isfinite().all()), f"{name} gives {key} that is not finite")
     demand(all(torch.equal(drawn[key], again[key]) for key in drawn), "gibbs gives two results for one seed")
-    same = likelihood.observe(output, case.y, noise, 0.0)
+    same = likelihood.observe(output, y, noise, 0.0)
     demand(all(torch.allclose(same[key], noise[key]) for key in noise), "observe changes the noise at rate 0")
     if likelihood.learns_noise:
         demand("variance" in noise, "learns_noise, but init gives no 'variance'")
         leaves = {key: value.clone().requires_grad_() for key, value in observed.items()}
         with torch.enable_grad():
-            mean = likelihood.log_prob(output, case.y, leaves).mean()
+            mean = likelihood.log_prob(output, y, leaves).mean()
         slopes = torch.autograd.grad(mean, list(leaves.values()))
         steepest = max(float(slope.abs().max()) for slope in slopes)
         demand(steepest < 1e-6, f"at rate 1 observe misses the maximum of log_prob: its slope there is {steepest:.2g}")
@@ -172,8 +181,12 @@ def check_prediction(case: Case) -> None:
     """Check that `predict` says what `log_prob` does, in the user's units, and averages over draws."""
     likelihood, noise = case.likelihood, case.noise()
     outputs = torch.stack([case.output(seed=seed) for seed in (1, 2)])
-    each = torch.stack([likelihood.log_prob(output, case.y, noise) for output in outputs])
-    expected = torch.logsumexp(each, 0) - math.log(2)
+
+    def mixture(y: Tensor) -> Tensor:
+        each = torch.stack([likelihood.log_prob(output, y, noise) for output in outputs])
+        return torch.logsumexp(each, 0) - math.log(2) + likelihood.log_slope(case.y)
+
+    expected = mixture(case.seen)
     prediction = likelihood.predict(outputs, noise, ONE)
     demand(prediction.samples.shape[:2] == outputs.shape[:2], "predict does not keep (draws, rows) in front")
     _demand_close(prediction.log_prob(case.y), expected, "log_prob of predict is not the mean of p(y | output)")
@@ -183,8 +196,26 @@ def check_prediction(case: Case) -> None:
     if likelihood.standardizes:
         unit = Unit(ONE.center + 3.0, ONE.scale * 2.5)
         columns = case.y.shape[1] if case.y.dim() == 2 else 1
-        scaled = likelihood.predict(outputs, noise, unit).log_prob(unit.center + unit.scale * case.y)
-        _demand_close(scaled, expected - columns * math.log(2.5), "predict does not keep to the unit: center + scale y")
+        scaled = likelihood.predict(outputs, noise, unit).log_prob(case.y)
+        standardised = mixture((case.seen - unit.center) / unit.scale)
+        reason = "predict does not keep to the unit: center + scale y"
+        _demand_close(scaled, standardised - columns * math.log(2.5), reason)
+
+
+def check_scale(case: Case) -> None:
+    """Check that `log_slope` is the derivative of `network_scale`, and `on_network_scale` the same law there."""
+    likelihood, y = case.likelihood, case.y
+    slope = torch.zeros(len(y), dtype=torch.float64)
+    if y.is_floating_point():
+        leaf = y.clone().requires_grad_()
+        with torch.enable_grad():
+            (derivative,) = torch.autograd.grad(likelihood.network_scale(leaf).sum(), leaf)
+        slope = derivative.abs().log().reshape(len(y), -1).sum(-1)
+    _demand_close(likelihood.log_slope(y), slope, "log_slope is not the log derivative of network_scale")
+    there, output, noise = likelihood.on_network_scale(), case.output(), case.noise()
+    same = there.log_prob(output, there.network_scale(case.seen), noise)
+    reason = "on_network_scale has another log_prob"
+    _demand_close(same, likelihood.log_prob(output, case.seen, noise), reason)
 
 
 def check_traits(case: Case) -> None:
@@ -192,7 +223,7 @@ def check_traits(case: Case) -> None:
     likelihood, outputs, noise = case.likelihood, case.output()[None], case.noise()
     prediction = likelihood.predict(outputs, noise, ONE)
     samples = prediction.samples
-    corrects = isinstance(prediction, Regression)
+    corrects = isinstance(prediction, (Regression, LogRegression))
     demand(not likelihood.learns_noise or corrects, "learns_noise, but predictions are no Regression: leave it False")
     sums_to_one = samples.dim() == 3 and bool(((samples.sum(-1) - 1).abs() < 1e-6).all())
     demand(not likelihood.has_classes or sums_to_one, "has_classes, but predictions are no probabilities of classes")
@@ -250,6 +281,7 @@ LIKELIHOOD_CHECKS: dict[str, Callable[[Case], None]] = {
     "log_prob is normalised": check_normalisation,
     "the noise is learnt": check_noise,
     "predictions say what log_prob says": check_prediction,
+    "its scale is that of its density": check_scale,
     "traits are true": check_traits,
     "a network is fitted, saved and loaded": check_fit,
 }

@@ -1,0 +1,105 @@
+"""Log-normal likelihood for positive, skewed targets: the network predicts the logarithm.
+
+    log y | w ~ N(f(x), s^2),     p(y) = N(log y; f, s^2) / y
+
+Targets are standardised as logarithms, on which everything is as with `Gaussian`: the same learnt variance, the same
+exact samplers. Only predictions return to the user's units, by
+
+    E[y | w] = exp(f + s^2 / 2),   Var[y | w] = (exp(s^2) - 1) E[y | w]^2.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any, Self
+
+import torch
+from torch import Tensor
+
+from r2d2net.errors import DataError, Value, require
+from r2d2net.likelihoods.base import Likelihood, Noise, Unit, real_target
+from r2d2net.likelihoods.gaussian import Gaussian
+from r2d2net.prediction import Mixture, Regression, like_draw
+
+
+@dataclass(frozen=True)
+class LogRegression(Mixture):
+    """Prediction of a positive target: a mixture of log-normal laws, one for each draw of the weights.
+
+    Attributes:
+        samples: E[y | w] for each draw of the weights w.
+        log: Prediction of the logarithm of the target.
+    """
+
+    samples: Tensor = field(init=False)
+    log: Regression
+
+    def __post_init__(self) -> None:
+        mean = torch.exp(self.log.samples + self.log.noise_variance / 2)
+        object.__setattr__(self, "samples", mean)  # frozen
+
+    @property
+    def aleatoric(self) -> Tensor:
+        spread = torch.expm1(self.log.noise_variance).expand(self.samples.shape)
+        return (spread * self.samples.square()).mean(0).sqrt()
+
+    def without_output_dimension(self) -> Self:
+        return replace(self, log=self.log.without_output_dimension())
+
+    def cdf(self, y: Tensor) -> Tensor:
+        positive = y > 0
+        return torch.where(positive, self.log.cdf(torch.where(positive, y, 1.0).log()), 0.0)
+
+    def quantile(self, probability: float) -> Tensor:
+        require(0 < probability < 1, "probability", probability, "use a number between 0 and 1")
+        return self.log.quantile(probability).exp()
+
+    def log_prob(self, y: Tensor) -> Tensor:
+        """Compute the log predictive density of each row, joint over its outputs.
+
+        Args:
+            y: Targets of the rows, in the shape of ``mean``.
+
+        Returns:
+            The log densities, (rows,); minus infinity where a target is not positive.
+
+        Raises:
+            DataError: If ``y`` has another shape.
+        """
+        target = like_draw(y, self.samples[0])
+        positive = target > 0
+        log_y = torch.where(positive, target, 1.0).log()
+        rows = len(target)
+        density = self.log.log_prob(log_y) - log_y.reshape(rows, -1).sum(-1)
+        return density.where(positive.reshape(rows, -1).all(-1), -torch.inf)
+
+
+@dataclass(frozen=True)
+class LogNormal(Gaussian):
+    """Normal noise of the logarithm of positive targets, with one variance for each output.
+
+    Args:
+        noise: Standard deviation of log y, known and fixed; None (default) learns it.
+    """
+
+    def target(self, y: Tensor) -> Tensor:
+        real = real_target(y, "a log-normal likelihood")
+        if bool((real <= 0).any()):
+            problem = ("holds ", Value(real[real <= 0].flatten()[0].item()))
+            raise DataError(problem, argument="y", fix="a log-normal likelihood needs numbers above 0")
+        return real
+
+    def network_scale(self, y: Tensor) -> Tensor:
+        return y.log()
+
+    def log_slope(self, y: Tensor) -> Tensor:
+        return -y.double().log().sum(-1)
+
+    def on_network_scale(self) -> Likelihood[Any]:
+        return Gaussian(self.noise)
+
+    def predict(self, outputs: Tensor, noise: Noise, unit: Unit) -> LogRegression:  # type: ignore[override]
+        return LogRegression(super().predict(outputs, noise, unit))
+
+
+NORMAL = (Gaussian, LogNormal)  # whose noise is normal on the network's scale: these classes, no subclass of theirs

@@ -1,0 +1,214 @@
+"""The likelihood that suits a column of numbers: what its values allow, then the density of rows left out.
+
+    whole numbers >= 0, at most half of them distinct    gaussian, poisson, negative-binomial
+    numbers > 0 with skewness above 0.5                  gaussian, student-t, heteroscedastic, log-normal
+    all others                                           gaussian, student-t, heteroscedastic
+
+Each is fitted by a small network with a linear path, by a fixed number of steps of short chains, to halves of up to 800
+rows, and scored on the other halves by the log density in the user's units: that of the log-normal law has the
+derivative of the logarithm. A probability of a count stands beside the normal density at that count: the density over a
+cell of width 1. Another likelihood than the Gaussian is taken only if its mean gain over it is larger than the gain's
+standard error; among those the one with the largest. A row counts for at most 10 nats, so that no single row decides.
+The choice depends on rows and seed alone, never on a clock.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from r2d2net.inference import MCLMC
+from r2d2net.likelihoods import Gaussian, Likelihood, Poisson
+from r2d2net.posterior import Posterior
+from r2d2net.priors import R2D2
+from r2d2net.registry import LIKELIHOODS, NUMBERS
+from r2d2net.run.batches import TensorBatches, mix
+from r2d2net.run.choice import LARGEST_GRADIENT
+from r2d2net.run.prepare import prepare
+from r2d2net.run.several_runs import run_all
+from r2d2net.run.stack_candidates import Candidate, Form, Shape
+from r2d2net.run.stacked_network import model_of
+from r2d2net.run.stacking import Fitted, Search, log_densities, user_shift
+
+FEWEST, MOST = 100, 800  # rows by which likelihoods are compared
+HIDDEN = (20,)
+CHAINS, EPOCHS = 2, 16
+SKEWED = 0.5
+LARGEST_COUNT = 1e6
+MOST_NATS = 10.0  # that one row may count
+
+
+class LikelihoodChoice(NamedTuple):
+    """A likelihood and why it was taken.
+
+    Attributes:
+        likelihood: The likelihood.
+        record: "name", "reason" in one line, and where likelihoods were compared "rows" and "scores", for JSON.
+    """
+
+    likelihood: Likelihood[Any]
+    record: dict[str, Any]
+
+
+def likelihood_named(name: str) -> Likelihood[Any]:
+    """Build a likelihood of numbers with its defaults.
+
+    Args:
+        name: One of `r2d2net.registry.NUMBERS`.
+
+    Returns:
+        The likelihood.
+    """
+    likelihood: Likelihood[Any] = Poisson(centered=True) if name == "poisson" else LIKELIHOODS.constructor(name)()
+    return likelihood
+
+
+def possible_likelihoods(y: np.ndarray) -> list[str]:
+    """List the likelihoods that a target's values allow, Gaussian first.
+
+    Args:
+        y: Targets, (rows,) or (rows, outputs).
+
+    Returns:
+        Their names.
+
+    >>> possible_likelihoods(np.array([0, 1, 1, 2, 0, 3, 1, 0.0]))
+    ['gaussian', 'poisson', 'negative-binomial']
+    """
+    columns = np.asarray(y, dtype=np.float64).reshape(len(y), -1)
+    if all(_are_counts(column) for column in columns.T):
+        return ["gaussian", "poisson", "negative-binomial"]
+    names = ["gaussian", "student-t", "heteroscedastic"]
+    return [*names, "log-normal"] if all(_is_skewed(column) for column in columns.T) else names
+
+
+def _are_counts(y: np.ndarray) -> bool:
+    whole = bool((y >= 0).all() and (y == np.floor(y)).all() and y.max() <= LARGEST_COUNT)
+    return whole and 2 < len(np.unique(y)) <= len(y) / 2
+
+
+def _is_skewed(y: np.ndarray) -> bool:
+    deviation = y.std()
+    return bool((y > 0).all() and deviation > 0 and (((y - y.mean()) / deviation) ** 3).mean() > SKEWED)
+
+
+def choose_likelihood(
+    x: Tensor, y: np.ndarray, *, seed: int, device: Any = None, jobs: int | None = None
+) -> LikelihoodChoice:
+    """Choose the likelihood of numbers by rows left out.
+
+    Args:
+        x: Inputs, (rows, inputs), float32.
+        y: Targets, (rows,) or (rows, outputs), float64.
+        seed: Seed of everything random.
+        device: Device of the computation.
+        jobs: Fits at a time; None for as many as there are cores.
+
+    Returns:
+        The choice. Where rows are fewer than 100 or too wide for chains, the Gaussian.
+    """
+    rows = min(len(y), MOST)
+    outputs = y[0].size
+    form: Form | None = None
+    if rows * Shape(rows, x.shape[1], HIDDEN, 2 * outputs).weights <= LARGEST_GRADIENT:
+        form = "both"
+    elif rows * (x.shape[1] + 1) * 2 * outputs <= LARGEST_GRADIENT:
+        form = "linear"
+    if len(y) < FEWEST or form is None:
+        why = f"fewer than {FEWEST} rows" if len(y) < FEWEST else "too many inputs"
+        return LikelihoodChoice(Gaussian(), {"name": "gaussian", "reason": f"gaussian: {why} to compare others by"})
+    order = torch.randperm(len(y), generator=torch.Generator().manual_seed(mix(seed, -5)))[:rows]
+    own, kept = np.ascontiguousarray(y[order.numpy()]), x[order]
+    asked = possible_likelihoods(own)
+    tried = {name: _Trial.of(name, kept, own, form, seed, device) for name in asked}
+    plans = [trial.search.plan(trial.candidate, fold) for trial in tried.values() for fold in (0, 1)]
+    with tempfile.TemporaryDirectory(prefix="r2d2net-") as folder:
+        fitted = run_all(plans, Path(folder), jobs, verbose=False)
+    densities = {}
+    for position, (name, trial) in enumerate(tried.items()):
+        halves = fitted[2 * position : 2 * position + 2]
+        if all(half is not None for half in halves):
+            densities[name] = trial.log_density([half for half in halves if half is not None])
+    return decide(densities, asked)
+
+
+def decide(densities: dict[str, Tensor], asked: list[str]) -> LikelihoodChoice:
+    """Choose by log densities of the same rows.
+
+    Args:
+        densities: Log density of each row left out by the name of the likelihood, with "gaussian".
+        asked: Names of all likelihoods that were compared, also those that could not be fitted.
+
+    Returns:
+        The choice: the best of those that gain more than a standard error over the Gaussian, or the Gaussian.
+    """
+    if "gaussian" not in densities:
+        return LikelihoodChoice(Gaussian(), {"name": "gaussian", "reason": "gaussian: no other could be compared"})
+    best = torch.stack(list(densities.values())).amax(0) - MOST_NATS
+    bounded = {name: torch.maximum(density, best) for name, density in densities.items()}
+    n = len(best)
+    scores: dict[str, dict[str, float] | None] = {}
+    for name in asked:
+        if name not in densities:
+            scores[name] = None
+            continue
+        gain = bounded[name] - bounded["gaussian"]
+        error = float(gain.std()) / n**0.5
+        scores[name] = {"score": float(densities[name].mean()), "gain": float(gain.mean()), "gain_se": error}
+    clear = {name: found["gain"] for name, found in scores.items() if found and found["gain"] > found["gain_se"]}
+    name = max(clear, key=lambda each: clear[each]) if clear else "gaussian"
+    others = ", ".join(other for other in asked if other != "gaussian")
+    if clear:
+        found = scores[name] or {}
+        by = f"{found['gain']:.2g} nats a row better than gaussian on {n} rows left out"
+        reason = f"{name}: {by} (standard error {found['gain_se']:.2g})"
+    else:
+        reason = f"gaussian: on {n} rows left out none of {others} is better by more than a standard error"
+    return LikelihoodChoice(likelihood_named(name), {"name": name, "reason": reason, "rows": n, "scores": scores})
+
+
+class _Trial(NamedTuple):
+    """A likelihood and its fits to the halves of the rows."""
+
+    search: Search
+    candidate: Candidate
+    shift: Tensor  # of log densities in the user's units over those on the network's scale, (rows,)
+
+    @classmethod
+    def of(cls, name: str, x: Tensor, y: np.ndarray, form: Form, seed: int, device: Any) -> _Trial:
+        likelihood = likelihood_named(name)
+        targets = torch.from_numpy(y)
+        if name in NUMBERS[:3]:  # a density does not change with the origin, and float32 has few digits far from it
+            targets = targets - targets.mean(0)
+        width = likelihood.outputs(likelihood.target(targets)) or 1
+        network = {"inputs": x.shape[1], "hidden": list(HIDDEN), "outputs": width, "activation": "relu"}
+        whole = model_of(form, R2D2(), network, likelihood, seed, torch.zeros((), device=device))
+        prepared = prepare(whole, (x, targets.float()), None, seed, None, None, True)
+        assert isinstance(prepared.batches, TensorBatches)
+        rows = torch.arange(len(y), device=prepared.y.device)
+        candidate = Candidate(f"likelihood, {name}", form, R2D2(), MCLMC(chains=CHAINS), EPOCHS)
+        search = Search(
+            x=prepared.batches.x,
+            y=prepared.batches.y,
+            likelihood=likelihood.on_network_scale(),
+            network=network,
+            candidates=[candidate],
+            folds=[rows[0::2], rows[1::2]],  # of rows in random order
+            seed=seed,
+            checkpoint_every=60.0,
+            own=likelihood,
+            log_slope=likelihood.log_slope(likelihood.target(targets)),
+        )
+        return cls(search, candidate, user_shift(prepared, search))
+
+    def log_density(self, halves: list[Posterior[Any]]) -> Tensor:
+        """Return the log density of each row by the fit that has not seen it, in the user's units."""
+        density = torch.empty(len(self.shift), dtype=torch.float64)
+        for posterior, left in zip(halves, self.search.folds, strict=True):
+            density[left.cpu()] = log_densities(self.search, [Fitted(self.candidate, posterior)], left)[:, 0]
+        return density + self.shift

@@ -1,0 +1,87 @@
+"""Log-normal likelihood: density, moments and quantiles by scipy, and the same posterior as of the logarithms."""
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+
+import r2d2net as rn
+from r2d2net.errors import DataError, ParameterError
+from r2d2net.likelihoods import Gaussian, LogNormal
+from r2d2net.likelihoods.log_normal import LogRegression
+from r2d2net.prediction import Regression
+
+
+def normal(*shape: int, seed: int = 0) -> torch.Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+@pytest.fixture
+def prediction():
+    variance = torch.tensor([0.3, 1.2], dtype=torch.float64).reshape(2, 1)
+    return LogRegression(Regression(normal(2, 6), variance))
+
+
+def test_by_scipy(prediction):
+    y = normal(6, seed=1).exp()
+    pairs = zip(prediction.log.samples, prediction.log.noise_variance, strict=True)
+    laws = [stats.lognorm(float(v) ** 0.5, scale=np.exp(mu.numpy())) for mu, v in pairs]
+    for found, name in ((prediction.log_prob(y).exp(), "pdf"), (prediction.cdf(y), "cdf")):
+        torch.testing.assert_close(found, torch.from_numpy(sum(getattr(law, name)(y.numpy()) for law in laws) / 2))
+    means = torch.from_numpy(np.stack([law.mean() for law in laws]))
+    torch.testing.assert_close(prediction.mean, means.mean(0))
+    inside = torch.from_numpy(sum(law.var() for law in laws) / 2)
+    torch.testing.assert_close(prediction.std, (inside + means.var(0, correction=0)).sqrt())
+
+
+def test_intervals_are_positive_and_quantiles_invert(prediction):
+    low, high = prediction.interval(0.999)
+    assert bool((low > 0).all())
+    assert bool((high > low).all())
+    torch.testing.assert_close(prediction.cdf(low), torch.full_like(low, 0.0005), rtol=1e-5, atol=0)
+    assert prediction.cdf(torch.full((6,), -1.0)).tolist() == [0.0] * 6
+    assert prediction.log_prob(torch.full((6,), 0.0)).tolist() == [-torch.inf] * 6
+
+
+def test_targets_that_are_not_positive():
+    with pytest.raises(DataError, match=r"^y holds 0.0: a log-normal likelihood needs numbers above 0$"):
+        LogNormal().target(torch.tensor([1.0, 0.0]))
+
+
+@pytest.mark.parametrize("algorithm", ["lineargibbs", "svgi", "linearfirst"])
+def test_the_posterior_is_that_of_the_logarithms(algorithm):
+    x = normal(80, 2).float()
+    y = torch.exp(2 + x[:, 0] + 0.3 * normal(80, seed=1).float())
+    hidden = [4] if algorithm == "linearfirst" else []
+    torch.manual_seed(0)
+    net = rn.nets.mlp(2, hidden, 1, linear=algorithm == "linearfirst")
+    fits = [
+        rn.fit(rn.BayesianModel(net, None, likelihood), (x, target), algorithm, epochs=60, seed=0, verbose=False)
+        for likelihood, target in ((LogNormal(), y), (Gaussian(), y.log()))
+    ]
+    predicted, log = (posterior.predict(x, 20) for posterior in fits)
+    torch.testing.assert_close(predicted.log.samples, log.samples)
+    torch.testing.assert_close(predicted.log_prob(y), log.log_prob(y.log()) - y.log())
+    assert fits[0].health["verdict"] == fits[1].health["verdict"] == "fits"
+
+
+def test_validation_rows_correct_the_noise_of_the_logarithms():
+    x = normal(60, 2).float()
+    y = torch.exp(x[:, 0] + 0.5 * normal(60, seed=1).float())
+    held = {"epochs": 5, "seed": 0, "verbose": False}
+    one, two = (
+        rn.fit(rn.BayesianModel(torch.nn.Linear(2, 1), None, likelihood), (x, t), validation=(x, t), **held)
+        for likelihood, t in ((LogNormal(noise=None), y), (Gaussian(), y.log()))
+    )
+    torch.testing.assert_close(
+        one.predict(x, 5).log.noise_variance[0, 0], two.predict(x, 5).noise_variance[0, 0], rtol=1e-3, atol=0
+    )
+
+
+def test_leave_one_out_needs_normal_noise():
+    x = normal(30, 2).float()
+    y = x[:, 0].exp()
+    model = rn.BayesianModel(torch.nn.Linear(2, 1), None, LogNormal())
+    posterior = rn.fit(model, (x, y), "lineargibbs", epochs=60, verbose=False)
+    with pytest.raises(ParameterError, match="fit the logarithms of y with a Gaussian likelihood"):
+        rn.diagnostics.loo(posterior, x, y)

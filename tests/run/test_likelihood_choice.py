@@ -1,0 +1,74 @@
+"""The choice of a likelihood: what values allow, the rule of one standard error, planted laws."""
+
+import numpy as np
+import pytest
+import torch
+
+from r2d2net.run import likelihood_choice
+from r2d2net.run.likelihood_choice import choose_likelihood, decide, possible_likelihoods
+
+REAL = ["gaussian", "student-t", "heteroscedastic"]
+COUNTS = ["gaussian", "poisson", "negative-binomial"]
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        (lambda rng: rng.normal(size=200), REAL),
+        (lambda rng: np.exp(rng.normal(size=200)), [*REAL, "log-normal"]),
+        (lambda rng: 100 + rng.normal(size=200), REAL),  # positive and even
+        (lambda rng: rng.poisson(3, size=200), COUNTS),
+        (lambda rng: rng.poisson(3, size=200) - 1, REAL),
+        (lambda rng: rng.poisson(3, size=200) + 0.5, [*REAL, "log-normal"]),
+        (lambda rng: rng.permutation(200), REAL),  # whole, and each but once
+        (lambda rng: rng.integers(0, 2, size=200), REAL),
+    ],
+)
+def test_what_values_allow(values, expected):
+    assert possible_likelihoods(values(np.random.default_rng(0))) == expected
+
+
+def gaussian_and(gain):
+    zero = torch.zeros(len(gain), dtype=torch.float64)
+    return decide({"gaussian": zero, "student-t": zero + gain}, ["gaussian", "student-t", "heteroscedastic"])
+
+
+def test_another_is_taken_if_it_gains_more_than_a_standard_error():
+    noise = torch.randn(400, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    noise = (noise - noise.mean()) / noise.std()  # standard error of the mean: .05
+    taken, left = gaussian_and(noise + 0.06), gaussian_and(noise + 0.04)
+    assert taken.record["name"] == "student-t"
+    assert taken.record["scores"]["student-t"]["gain_se"] == pytest.approx(0.05)
+    assert taken.record["reason"].startswith("student-t: 0.06 nats a row better than gaussian on 400 rows")
+    assert left.record["name"] == "gaussian"
+    assert left.record["scores"]["heteroscedastic"] is None  # could not be fitted
+
+
+def test_no_single_row_decides():
+    gain = torch.full((100,), -0.05, dtype=torch.float64)
+    gain[0] = 1e6  # counts as 10 nats: the mean gain of .05 is below its standard error of .1
+    assert gaussian_and(gain).record["name"] == "gaussian"
+
+
+@pytest.mark.parametrize("law", ["log-normal", "student-t"])
+def test_planted_laws_are_found(law, monkeypatch):
+    monkeypatch.setattr(likelihood_choice, "HIDDEN", (4,))
+    monkeypatch.setattr(likelihood_choice, "EPOCHS", 8)
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(160, 2))
+    signal = x[:, 0] + 0.5 * x[:, 1]
+    y = (
+        np.exp(signal + 0.4 * rng.normal(size=160))
+        if law == "log-normal"
+        else signal + 0.3 * rng.standard_t(2, size=160)
+    )
+    found = choose_likelihood(torch.from_numpy(x).float(), y, seed=0, jobs=1)
+    assert found.record["name"] == law
+    if law == "log-normal":
+        again = choose_likelihood(torch.from_numpy(x).float(), y, seed=0, jobs=1)
+        assert again == found
+
+
+def test_few_rows_are_gaussian():
+    found = choose_likelihood(torch.randn(50, 2), np.arange(50.0), seed=0)
+    assert found.record == {"name": "gaussian", "reason": "gaussian: fewer than 100 rows to compare others by"}
