@@ -11,10 +11,11 @@ from pathlib import Path
 import pytest
 
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-OPTIONS = (
-    "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
-    "--disable-component-update --disable-sync --disable-dev-shm-usage --enable-logging=stderr"
-).split()
+OPTIONS = [
+    *("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync"),
+    *("--disable-background-networking", "--disable-component-update", "--disable-dev-shm-usage"),
+    "--enable-logging=stderr",
+]
 needs_browser = pytest.mark.skipif(BROWSER is None, reason="no Chromium is installed")
 MEASURE = """
 const wide = (element) => element.closest(".wide, details:not([open]), #tip");

@@ -70,14 +70,23 @@ def made_run(folder: Path, *, classes: tuple[str, ...] = (), rows: int = 60, inp
     ]
     relevance = [
         {
-            **{"name": name, "importance": 0.5 / (i + 1), "importance_std": 0.01, "kept": i < 3},
-            **{"mean": 0.3 / (i + 1), "low": 0.1 / (i + 1), "high": 0.4 / (i + 1)},
+            "name": name,
+            "importance": 0.5 / (i + 1),
+            "importance_std": 0.01,
+            "kept": i < 3,
+            "mean": 0.3 / (i + 1),
+            "low": 0.1 / (i + 1),
+            "high": 0.4 / (i + 1),
         }
         for i, name in enumerate(names)
     ]
     scores = [{"name": HOSTILE, "algorithm": "MCLMC", "weight": 0.7, "score": -5.0}]
     health = {"verdict": "fits", "error_ratio": 0.4}
-    results = {"seconds": 3.0, "test": test, "posterior": {"algorithm": "Stacked", "candidates": scores, "health": health}}
+    results = {
+        "seconds": 3.0,
+        "test": test,
+        "posterior": {"algorithm": "Stacked", "candidates": scores, "health": health},
+    }
     if newer:
         (folder / "effects.json").write_text(json.dumps({"effects": effects}))
         results["verdict"] = {"sentence": f"Good: {HOSTILE}", "warning": f"Beware of {HOSTILE}"}
@@ -93,7 +102,11 @@ def made_run(folder: Path, *, classes: tuple[str, ...] = (), rows: int = 60, inp
             "used": [{"name": HOSTILE, "kind": "category", "levels": [HOSTILE], "other": False, "missing": True}],
             "left_out": {HOSTILE: "constant"},
         },
-        **{"notes": [HOSTILE], "seed": 0, "versions": {"r2d2net": "0"}, "commit": None, "written": "today"},
+        "notes": [HOSTILE],
+        "seed": 0,
+        "versions": {"r2d2net": "0"},
+        "commit": None,
+        "written": "today",
     }
     history = [{"epoch": i + 1, "nll": 2.0 / (i + 1)} for i in range(40)]
     return write_run_page(folder, run, results, relevance, history)
@@ -118,10 +131,24 @@ def test_page_shows_what_the_run_says(tmp_path):
     text = made_run(tmp_path).read_text(encoding="utf-8")
     verdict, warning = text.index('<p class="verdict">Good: '), text.index('<p class="warning">Beware of ')
     assert verdict < warning < text.index('class="tiles"') < text.index("<svg") < text.index("<details")
-    for part in ("Predicted and observed", "Errors", "Are intervals as wide", "Inputs", "Effect of", "ridge regression"):
+    for part in (
+        "Predicted and observed",
+        "Errors",
+        "Are intervals as wide",
+        "Inputs",
+        "Effect of",
+        "ridge regression",
+    ):
         assert part in text, part
     folds = re.findall(r"<summary>(.*?)</summary>", text)
-    assert folds == ["Scores", "Worst rows", "Effects of the inputs", "All inputs", "Models, training and settings", "Data and notes"]
+    assert folds == [
+        "Scores",
+        "Worst rows",
+        "Effects of the inputs",
+        "All inputs",
+        "Models, training and settings",
+        "Data and notes",
+    ]
     assert "0.77" in text
     assert "share of what the inputs tell" in text
     assert "can stand for" in text
@@ -157,7 +184,12 @@ def test_baselines_stand_beside_the_model():
     metrics = {"rmse": 1.0, "nll": 2.0, "baselines": {"boosted trees": {"rmse": 3.0}}, "constant": {"rmse": 4.0}}
     labels = {"rmse": "error", "nll": "nll", "mae": "mae"}
     found = baselines_table(metrics, labels, lambda name, value: f"{value:g}")
-    assert re.findall(r"<th [^>]*>(.*?)</th>", found) == ["on test rows", "this model", "boosted trees", "best constant"]
+    assert re.findall(r"<th [^>]*>(.*?)</th>", found) == [
+        "on test rows",
+        "this model",
+        "boosted trees",
+        "best constant",
+    ]
     assert re.findall(r"<td[^>]*>(.*?)</td>", found) == ["error", "1", "3", "4"]
 
 
@@ -167,7 +199,9 @@ def test_verdict_without_test_rows():
 
 
 @needs_browser
-@pytest.mark.parametrize(("kind", "width", "dark"), [("numbers", 420, True), ("many", 420, False), ("two", 1200, False)])
+@pytest.mark.parametrize(
+    ("kind", "width", "dark"), [("numbers", 420, True), ("many", 420, False), ("two", 1200, False)]
+)
 def test_in_a_browser(tmp_path, kind, width, dark):
     found = look(made_run(tmp_path, classes=KINDS[kind]), width=width, dark=dark)
     assert found["console"] == []

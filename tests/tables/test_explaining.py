@@ -1,4 +1,4 @@
-"""`r2d2net explain`: contributions that add up, rows of the background that are no rows of training, and one-line errors."""
+"""`r2d2net explain`: contributions that add up, a background without rows of training, one-line errors."""
 
 import json
 import shutil
@@ -116,7 +116,11 @@ def test_bad_options_are_one_line(price_run, tables, options, message):
 def test_bad_files_are_one_line(price_run, tables, tmp_path):
     pd.DataFrame({"x": [1.0]}).to_csv(tmp_path / "lacking.csv", index=False)
     (tmp_path / "empty.csv").write_text("x,z,group,day\n")
-    for name, message in (("lacking", "lacks the columns 'z', 'group', 'day'"), ("empty", "has no rows"), ("no", "no.csv")):
+    for name, message in (
+        ("lacking", "lacks the columns 'z', 'group', 'day'"),
+        ("empty", "has no rows"),
+        ("no", "no.csv"),
+    ):
         ended = command("explain", price_run[0], tmp_path / f"{name}.csv")
         assert (ended.code, ended.out) == (2, "")
         assert message in ended.error

@@ -296,7 +296,12 @@ def _effect_of_levels(entry: dict[str, Any], y: Axis, levels: list[str]) -> Pane
     height = 62 + 20 * len(levels)
     across = y if "class" in curves[0] else y._replace(label=y.label)
     chart = Chart(
-        across, Axis("", -0.6, len(levels) - 0.4), f"Effect of {entry['name']}", height=height, left=110, levels=levels[::-1]
+        across,
+        Axis("", -0.6, len(levels) - 0.4),
+        f"Effect of {entry['name']}",
+        height=height,
+        left=110,
+        levels=levels[::-1],
     )
     for place, curve in enumerate(curves):
         shift = 0.0 if len(curves) == 1 else 0.5 * (place / (len(curves) - 1) - 0.5)
@@ -360,19 +365,25 @@ def learning_curve(history: list[dict[str, float]]) -> Panel:
         The panel.
     """
     kept = history[:: max(1, math.ceil(len(history) / MOST_EPOCHS))]
-    series = [(name, [(entry["epoch"], entry[name]) for entry in kept if name in entry]) for name in ("nll", "validation")]
+    series = [
+        (name, [(entry["epoch"], entry[name]) for entry in kept if name in entry]) for name in ("nll", "validation")
+    ]
     series = [(name, points) for name, points in series if points]
     values = [value for _, points in series for _, value in points]
     high = float(np.quantile(values, 0.95)) if len(values) > 20 else max(values)
     y = axis_over("negative log likelihood, nats a row", [min(values), high], margin=0.1)
-    chart = Chart(axis_over("epoch", [point[0] for _, points in series for point in points], margin=0.01), y, "Learning curve")
+    chart = Chart(
+        axis_over("epoch", [point[0] for _, points in series for point in points], margin=0.01), y, "Learning curve"
+    )
     for place, (name, points) in enumerate(series):
         chart.line([x for x, _ in points], [min(value, y.high) for _, value in points], f"c{place}")
         x, value = points[-1]
         rows = "training rows" if name == "nll" else "validation rows"
         chart.dot(x, min(value, y.high), f"c{place}", f"{rows} after epoch {x}: {value:.4g}")
     key = ("training rows", "validation rows")
-    parts = [Markup('<span class="key c{}">{}</span>').format(i, key[name != "nll"]) for i, (name, _) in enumerate(series)]
+    parts = [
+        Markup('<span class="key c{}">{}</span>').format(i, key[name != "nll"]) for i, (name, _) in enumerate(series)
+    ]
     return Panel("Learning curve", Markup('<p class="keys">{}</p>').format(Markup(" ").join(parts)) + chart.html())
 
 

@@ -184,7 +184,10 @@ def tiles(metrics: dict[str, Any], target: str, number: Any) -> list[Tile]:
     if "rmse" in metrics:
         inside = f"rows inside their {metrics['level']:.0%} interval"
         first = [*tile("rmse", f"root mean squared error of {target}"), *tile("r2", "R², variance explained")]
-        covered = [Tile(entry.value, entry.name, words_of_intervals(metrics).split(":")[0].lower()) for entry in tile("coverage", inside)]
+        covered = [
+            Tile(entry.value, entry.name, words_of_intervals(metrics).split(":")[0].lower())
+            for entry in tile("coverage", inside)
+        ]
         return [*first, *covered, *tile("nll", "negative log likelihood, nats a row")]
     first = [*tile("accuracy", "accuracy"), *tile("nll", "negative log likelihood, nats a row")]
     return [*first, *tile("auroc", "AUROC, mean over classes"), *tile("ece", "expected calibration error")]

@@ -180,7 +180,8 @@ class Chart:
         for value in [] if without_x_ticks else ticks(self.x.low, self.x.high):
             at = self.across(value)
             end = " end" if at > right - 14 else ""
-            text = '<line class="grid" x1="{0}" y1="{1}" x2="{0}" y2="{2}"/><text class="tick{3}" x="{0}" y="{4}">{5}</text>'
+            text = '<line class="grid" x1="{0}" y1="{1}" x2="{0}" y2="{2}"/>'
+            text += '<text class="tick{3}" x="{0}" y="{4}">{5}</text>'
             parts.append(Markup(text).format(at, TOP, floor, end, floor + 14, tick_text(value, self.x.percent)))
         if self.levels is not None:
             room = self.left - 8
@@ -192,13 +193,14 @@ class Chart:
         else:
             for value in ticks(self.y.low, self.y.high):
                 at = self.up(value)
-                text = '<line class="grid" x1="{0}" y1="{1}" x2="{2}" y2="{1}"/><text class="level" x="{3}" y="{4}">{5}</text>'
+                text = '<line class="grid" x1="{0}" y1="{1}" x2="{2}" y2="{1}"/>'
+                text += '<text class="level" x="{3}" y="{4}">{5}</text>'
                 label = tick_text(value, self.y.percent)
                 parts.append(Markup(text).format(self.left, at, right, self.left - 6, at + 4, label))
         label = '<text class="label" x="{}" y="{}" text-anchor="{}"{}>{}</text>'
-        for text, place in ((self.y.label, (4, 13, "start")), (self.x.label, (right, self.height - 6, "end"))):
-            shown = clipped(text, WIDTH - 24)
-            parts.append(Markup(label).format(*place, mark(text if shown != text else ""), shown))
+        for name, spot in ((self.y.label, (4, 13, "start")), (self.x.label, (right, self.height - 6, "end"))):
+            shown = clipped(name, WIDTH - 24)
+            parts.append(Markup(label).format(*spot, mark(name if shown != name else ""), shown))
         return parts
 
 

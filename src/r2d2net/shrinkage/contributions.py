@@ -94,7 +94,7 @@ def _changes(
     order: np.ndarray,
     switched: Tensor,
 ) -> Tensor:
-    """Return the change that each input makes along a path from each background row, (draws, background rows, inputs)."""
+    """Return the change that each input makes on a path, (draws, background rows, inputs)."""
     rows = torch.where(switched, row, background[:, None, :])  # between the ends of the path
     inner = _in_blocks(predict, rows.flatten(0, 1)).unflatten(1, switched.shape[:2])
     ends = end[:, None, None].expand(-1, len(background), 1)

@@ -1,7 +1,7 @@
 """Rows that stand for the average row of training, of which none is a training row.
 
-Of each column K cells are kept: its encoded training cells in ascending order are cut into K equal parts, and the cell in
-the middle of each part is taken. So numbers are kept by K quantiles, categories by the shares of their levels. The
+Of each column K cells are kept: its encoded training cells in ascending order are cut into K equal parts, and the cell
+in the middle of each part is taken. So numbers are kept by K quantiles, categories by the shares of their levels. The
 cells of each column then get an order of their own: a row of the background joins cells of unrelated rows, and what
 belonged together cannot be told from it. With 2 K rows or more the least and the largest cell are not kept.
 """

@@ -81,7 +81,9 @@ def explain_file(
     players, groups = _players(run)
     x = torch.from_numpy(encoded.x)
     prediction = run.predict(encoded.x, draws, chosen)
-    labels = prediction.label.tolist() if isinstance(prediction, Classification) else [None] * len(block)
+    labels: list[int | None] = [None] * len(block)
+    if isinstance(prediction, Classification):
+        labels = [int(label) for label in prediction.label]
     explained: list[dict[str, Any]] = [{} for _ in labels]
     done = 0
     with one_thread():
@@ -97,8 +99,9 @@ def explain_file(
     cells = [_cells(block, place) for place in range(len(block))]
     for place, entry in enumerate(explained):
         entry |= {"row": place + 1, "unlike": unlike[place]}
-        if labels[place] is not None:
-            entry["class"] = run.task.classes[labels[place]]
+        label = labels[place]
+        if label is not None:
+            entry["class"] = run.task.classes[label]
         for part in entry["contributions"]:
             part["value"] = cells[place].get(part["input"])
     notes = [*encoding_note(data), *ignored(extra), *notes_of(counts), *([] if kept else [MADE])]

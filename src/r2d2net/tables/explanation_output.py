@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.table import Table
 from rich.text import Text
@@ -13,7 +13,10 @@ from r2d2net.errors import ParameterError
 from r2d2net.files import replace_when_written
 from r2d2net.tables.terminal_output import screen
 
-MOST_SHOWN = 8  # inputs of a row; the others are added up
+if TYPE_CHECKING:
+    from r2d2net.report.run_charts import Panel
+
+MOST_SHOWN, MOST_DRAWN = 8, 12  # inputs of a row in the terminal and on the page; the others are added up
 
 
 def require_page(out: Path) -> None:
@@ -113,43 +116,11 @@ def write_explanation(out: Path, explanation: dict[str, Any], notes: list[str]) 
 
     from r2d2net.report.interactive_page import Fold, Page, from_markdown, render
     from r2d2net.report.markdown_text import escaped
-    from r2d2net.report.run_charts import Panel
-    from r2d2net.report.svg_charts import Axis, Chart, clipped
 
-    panels = []
-    for entry in explanation["rows"]:
-        write = writer(entry, signed=True)
-        parts, rest = shortened(entry, 12)
-        bars = [
-            (
-                (part["input"], part["value"]),
-                part["contribution"],
-                part["low"],
-                part["high"],
-            )
-            for part in parts
-        ]
-        if rest is not None:
-            bars.append(((f"{len(entry['contributions']) - len(parts)} more inputs", None), rest, rest, rest))
-        bars.reverse()
-        low, high = min(0.0, *(bar[2] for bar in bars)), max(0.0, *(bar[3] for bar in bars))
-        room = 0.05 * (high - low) or 1.0
-        axis = Axis("change of the prediction", low - room, high + room, percent="class" in entry)
-        names = [name if value is None else f"{clipped(name, 76)} = {clipped(value, 40)}" for (name, value), *_ in bars]
-        size = {"height": 78 + 19 * len(bars), "left": 150}
-        chart = Chart(axis, Axis("", -0.6, len(bars) - 0.4), heading(explanation, entry), levels=names, **size)
-        chart.segment((0, -0.6), (0, len(bars) - 0.4), "ideal")
-        for place, ((name, cell), value, least, most) in enumerate(bars):
-            tip = f"{name}{'' if cell is None else f' = {cell}'}\n{write(value)}" + (f" ({write(least)} to {write(most)})" if least < most else "")
-            chart.box(0, value, place - 0.32, place + 0.32, "bar " + ("c0" if value >= 0 else "bad"), tip)
-            if least < most:
-                chart.segment((least, place), (most, place), "whisker")
-        first, _, rest_of_it = heading(explanation, entry).partition(": ")
-        panels.append(Panel(first, chart.html(), rest_of_it))
     how = (
-        "Bars are Shapley values: what an input changes on its way from the average row to this one, on average over the "
-        f"orders in which inputs change. Lines are {explanation['level']:.0%} intervals over the posterior, and so is the "
-        "interval of the prediction: a single observation varies more, as `r2d2net predict` says. The bars of a "
+        "Bars are Shapley values: what an input changes on its way from the average row to this one, on average over "
+        f"the orders in which inputs change. Lines are {explanation['level']:.0%} intervals over the posterior, and so "
+        "is the interval of the prediction: a single observation varies more, as `r2d2net predict` says. The bars of a "
         "row add up to its prediction minus the average. Inputs that tell nearly the same share what they tell.\n"
     )
     said = Markup("").join(from_markdown(f"- {escaped(note)}\n") for note in notes)
@@ -159,8 +130,40 @@ def write_explanation(out: Path, explanation: dict[str, Any], notes: list[str]) 
         warning="",
         facts=f"Run {explanation['run']}.",
         tiles=[],
-        panels=panels,
+        panels=[_panel(explanation, entry) for entry in explanation["rows"]],
         folds=[Fold("How to read this", parts=[from_markdown(how), said])],
     )
     with replace_when_written(out) as partial:
         partial.write_text(render(page), encoding="utf-8")
+
+
+def _panel(explanation: dict[str, Any], entry: dict[str, Any]) -> Panel:
+    """Draw the contributions to one row's prediction."""
+    from r2d2net.report.run_charts import Panel
+    from r2d2net.report.svg_charts import Axis, Chart, clipped
+
+    write = writer(entry, signed=True)
+    parts, rest = shortened(entry, MOST_DRAWN)
+    bars = [(part["input"], part["value"], part["contribution"], part["low"], part["high"]) for part in parts]
+    if rest is not None:
+        bars.append((f"{len(entry['contributions']) - len(parts)} more inputs", None, rest, rest, rest))
+    bars.reverse()
+    low, high = min(0.0, *(bar[3] for bar in bars)), max(0.0, *(bar[4] for bar in bars))
+    room = 0.05 * (high - low) or 1.0
+    chart = Chart(
+        Axis("change of the prediction", low - room, high + room, percent="class" in entry),
+        Axis("", -0.6, len(bars) - 0.4),
+        heading(explanation, entry),
+        height=78 + 19 * len(bars),
+        left=150,
+        levels=[name if cell is None else f"{clipped(name, 76)} = {clipped(cell, 40)}" for name, cell, *_ in bars],
+    )
+    chart.segment((0, -0.6), (0, len(bars) - 0.4), "ideal")
+    for place, (name, cell, value, least, most) in enumerate(bars):
+        tip = f"{name}{'' if cell is None else f' = {cell}'}\n{write(value)}"
+        tip += f" ({write(least)} to {write(most)})" if least < most else ""
+        chart.box(0, value, place - 0.32, place + 0.32, "bar " + ("c0" if value >= 0 else "bad"), tip)
+        if least < most:
+            chart.segment((least, place), (most, place), "whisker")
+    first, _, words = heading(explanation, entry).partition(": ")
+    return Panel(first, chart.html(), words)
