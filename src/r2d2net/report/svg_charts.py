@@ -93,7 +93,7 @@ def clipped(text: str, width: float) -> str:
     plain = " ".join("".join(letter if letter.isprintable() else " " for letter in str(text)).split())
     room = 0.0
     for place, letter in enumerate(plain):
-        room += LETTER * (2 if ord(letter) > 0x1100 else 1.35 if letter in "MWmw@%" else 1)
+        room += LETTER * (2 if ord(letter) > 0x1100 else 1.65 if letter in "MWmw@%" else 1)
         if room > width:
             return plain[: max(0, place - 1)] + "…"
     return plain

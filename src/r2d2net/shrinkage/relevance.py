@@ -32,12 +32,14 @@ from torch import Tensor
 
 from r2d2net.errors import DataError, Value, require, require_whole
 from r2d2net.network_inputs import as_tensors
+from r2d2net.notebook_tables import html_table
 from r2d2net.posterior import MEMORY, Posterior
 from r2d2net.shrinkage.column_shuffles import ColumnShuffles
 from r2d2net.shrinkage.explained_shares import explained_shares
 from r2d2net.shrinkage.shuffled_outputs import ShuffledOutputs, most_rows
 
 LEVEL = 0.95  # least posterior probability of an input that is kept
+MOST_SHOWN = 20  # inputs that a notebook shows
 
 
 class Relevance(NamedTuple):
@@ -61,6 +63,24 @@ class Relevance(NamedTuple):
     alone: Tensor
     importance: Tensor
     importance_std: Tensor
+
+    def _repr_html_(self) -> str:
+        """Show the inputs in a notebook, the most important first."""
+        order = self.importance.argsort(descending=True, stable=True).tolist()
+        rows = (
+            [
+                place,
+                f"{float(self.importance[place]):.1%} ± {float(self.importance_std[place]):.1%}",
+                f"{float(self.mean[place]):.1%} ({float(self.low[place]):.1%} to {float(self.high[place]):.1%})",
+                f"{float(self.alone[place]):.1%}",
+                "kept" if bool(self.kept[place]) else "",
+            ]
+            for place in order[:MOST_SHOWN]
+        )
+        kept, inputs = int(self.kept.sum()), len(order)
+        caption = f"Relevance: {kept} of {inputs} inputs kept"
+        caption += f"; the first {MOST_SHOWN} by importance" if inputs > MOST_SHOWN else ""
+        return html_table(caption, ["input", "importance", "lost if shuffled (90%)", "by itself", ""], rows)
 
 
 @torch.no_grad()
