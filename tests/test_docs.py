@@ -53,7 +53,7 @@ def test_example_runs(code: str, page: Path) -> None:
     exec(compile(code, str(page), "exec"), {})
 
 
-@pytest.mark.parametrize("command", ["fit", "predict", "evaluate", "inspect"])
+@pytest.mark.parametrize("command", ["fit", "predict", "explain", "evaluate", "inspect"])
 def test_command_line_page_knows_every_option(command: str) -> None:
     text = (ROOT / "docs" / "command-line.md").read_text(encoding="utf-8")
     options = {name for p in get_command(app).commands[command].params for name in p.opts if name.startswith("--")}

@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from numbers import Integral
 from pathlib import Path
-from typing import Any, Generic, Literal, Self
+from typing import TYPE_CHECKING, Any, Generic, Literal, Self
 
 import torch
 from torch import Tensor, nn
@@ -27,9 +27,14 @@ from r2d2net.interval_calibration import IntervalCalibration
 from r2d2net.likelihoods.base import Noise
 from r2d2net.model import BayesianModel, Tensors, refusing_inputs, require_module
 from r2d2net.network_inputs import Units, as_tensors, for_model
+from r2d2net.posterior_views import draw_history, facts_of, html_facts, summary_table
 from r2d2net.prediction import PredictionT
 from r2d2net.provenance import provenance
 from r2d2net.specification import method_from, model_from, reading, require_classes, require_same_network
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.axes import Axes
 
 FILE, INTERRUPTED = "posterior.safetensors", "checkpoint.safetensors"
 ROWS = 1000  # rows of a forward pass
@@ -96,6 +101,45 @@ class Posterior(Generic[PredictionT]):
         available = self.source.available
         stored = "" if available is None else f", stored draws: {available}"
         return f"Posterior({algorithm}, {likelihood} likelihood, {self.model.size} weights by prior: {priors}{stored})"
+
+    def _repr_html_(self) -> str:
+        """Show algorithm, weights, likelihood and how the fit went in a notebook."""
+        title, _, content = repr(self).removesuffix(")").partition("(")
+        facts = [("model", content), *facts_of(self.settings, self.history, self.health)]
+        return html_facts(title, facts)
+
+    def summary(self, draws: int = 50, *, seed: int = 0) -> pd.DataFrame:
+        """Summarise the weights by parameter.
+
+        Args:
+            draws: Number of posterior draws; fewer are used where the posterior stores fewer.
+            seed: Seed of the draws.
+
+        Returns:
+            A row for each parameter: shape, number of weights, prior, the root mean square of posterior means and of
+            posterior standard deviations, and the share of weights whose mean is less than one standard deviation.
+        """
+        require_whole("draws", draws)
+        available = self.source.available
+        count = draws if available is None else min(draws, available)
+        drawn = self.source.draws(count, self._generator(seed, None), at_once=1)
+        networks = (self.named(weights) for some in drawn for weights in some.weights)
+        return summary_table(networks, {slot.name: repr(slot.prior) for slot in self.model.bayesian})
+
+    def plot_history(self, *, ax: Axes | None = None) -> Axes:
+        """Draw the losses of training and validation rows after each epoch.
+
+        Args:
+            ax: Axes to draw on; a new figure by default.
+
+        Returns:
+            The axes.
+
+        Raises:
+            DataError: If the posterior has no history, as one that `fit` did not make.
+            ParameterError: If matplotlib is not installed.
+        """
+        return draw_history(self.history, ax)
 
     def sample(self, n: int = 1, *, seed: int | None = None, generator: torch.Generator | None = None) -> Tensor:
         """Draw Bayesian weights; `state_dict` converts a draw to a state dict of the plain network.

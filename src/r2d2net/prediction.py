@@ -18,12 +18,13 @@ from torch import Tensor
 from typing_extensions import TypeVar
 
 from r2d2net.errors import DataError, Value, require
+from r2d2net.prediction_views import PredictionViews
 
 MOST_STEPS = 60
 MOST_COUNT = 2.0**52  # above it float64 does not hold every whole number
 
 
-class Prediction(ABC):
+class Prediction(PredictionViews, ABC):
     """The predictive distribution of the targets of new rows.
 
     Attributes:
@@ -50,6 +51,10 @@ class Prediction(ABC):
         Raises:
             DataError: If ``y`` does not fit the prediction.
         """
+
+    def columns(self, level: float = 0.9) -> dict[str, Tensor]:
+        """Compute the columns of the prediction as a table: the mean, unless a subclass has more to say."""
+        return {"mean": self.mean}
 
     def without_output_dimension(self) -> Self:
         """Drop the last dimension, that of the outputs, where the training targets were one-dimensional.
@@ -118,6 +123,10 @@ class Mixture(Prediction):
         Raises:
             ParameterError: If the probability does not lie strictly between 0 and 1.
         """
+
+    def columns(self, level: float = 0.9) -> dict[str, Tensor]:
+        low, high = self.interval(level)
+        return {"mean": self.mean, "sd": self.std, "low": low, "high": high}
 
     def interval(self, level: float = 0.9) -> tuple[Tensor, Tensor]:
         """Compute the central interval that contains a new observation with a given probability.
@@ -253,6 +262,11 @@ class Classification(Prediction):
     def label(self) -> Tensor:
         """The most probable class."""
         return self.probs.argmax(-1)
+
+    def columns(self, level: float = 0.9) -> dict[str, Tensor]:
+        """Compute the most probable class, the probability of each class and the entropy; there is no interval."""
+        probs = {f"p({k})": self.probs[:, k] for k in range(self.samples.shape[-1])}
+        return {"class": self.label, **probs, "entropy": self.entropy}
 
     @property
     def max_prob(self) -> Tensor:

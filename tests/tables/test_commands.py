@@ -15,7 +15,7 @@ from table_runs import command, make_table
 
 PARTS = {
     *("run.json", "model", "novelty.safetensors", "metrics.json", "relevance.json", "history.json"),
-    *("test_predictions.csv", "figures", "report.html"),
+    *("test_predictions.csv", "figures", "report.html", "effects.json", "background.safetensors"),
 }
 
 
@@ -39,7 +39,7 @@ def test_fit_writes_a_run_and_says_what_it_did(price_run):
     assert {"settings", "seed", "versions", "commit", "written", "columns", "task", "data"} <= set(run)
     assert run["data"]["file"] == "train.csv"
     page = (folder / "report.html").read_text()
-    assert page.count("data:image/png;base64,") == 3
+    assert page.count("<svg") >= 6
     assert not re.search(r'(src|href)="(?!data:|#)', page)  # needs no other file
     assert re.search(r"2024-01-\d\d to 2024-10-\d\d, mean 2024-0\d-\d\d, sd [\d.]+ days; .* 2024-0\d-\d\d<", page)
 
@@ -271,6 +271,7 @@ def test_every_command_has_help_with_an_example():
     for words in (
         ["fit"],
         ["predict"],
+        ["explain"],
         ["evaluate"],
         ["inspect"],
         ["priors"],

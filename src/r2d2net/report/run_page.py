@@ -1,20 +1,29 @@
 """The report of a run of `r2d2net fit`: figures as PNG, and report.html, a page that needs no other file.
 
-It shows the content of the run folder: run.json, metrics.json, relevance.json, history.json, test_predictions.csv.
+It shows the content of the run folder: run.json, metrics.json, relevance.json, history.json, effects.json and
+test_predictions.csv. The first screen has the verdict, the main charts and the inputs; all else is folded.
 """
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
+from markupsafe import Markup
+
 from r2d2net.files import write_text
 from r2d2net.report.column_text import column_text
-from r2d2net.report.document import Block, Document, Drawing, Section, Text, drawing, to_html, write_drawings
+from r2d2net.report.document import Document, Drawing, Section, drawing, write_drawings
+from r2d2net.report.interactive_page import Fold, Page, from_markdown, render
 from r2d2net.report.markdown_text import escaped, pipe_table
+from r2d2net.report.run_charts import effect, importance_bars, learning_curve, weight_bars
 from r2d2net.report.run_figures import draw_learning_curve, draw_regression, draw_relevance, draw_reliability
+from r2d2net.report.run_sections import baselines_table, class_scores, main_panels, tested_rows, tiles, worst_rows
+from r2d2net.report.svg_charts import table
 
 MOST_INPUTS = 50
+FIRST_EFFECTS = 2  # of the first screen
 LABELS = {
     "rmse": "root mean squared error",
     "mae": "mean absolute error",
@@ -27,6 +36,16 @@ LABELS = {
     "coverage": "rows inside their interval",
     "width": "mean width of the intervals",
 }
+IMPORTANCE = (
+    "Importance is the mean of two shares of the output's variance: what goes when the input is shuffled, and what "
+    "the input tells by itself. Shares are importances as parts of a whole. An input is needed if shuffling it takes "
+    "1% or more with posterior probability 95%; kept are the first inputs by share, cut where this agrees best with "
+    "what is needed.\n"
+)
+EFFECTS = (
+    "The prediction, averaged over training rows, as one input changes and the others stay. The band holds the curve "
+    "with posterior probability 90%.\n"
+)
 CHAINS_AGREE = 1.05  # R-hat up to which chains are said to agree
 PERCENT = ("accuracy", "ece", "coverage")
 
@@ -50,21 +69,67 @@ def write_run_page(
     Returns:
         The page.
     """
-    target = run["task"]["target"]
-    sections = [
-        Section("", [Text(_summary(run, results))]),
-        Section("Test rows", _test(folder, run, results["test"])),
-        Section("Inputs", _inputs(inputs)),
-    ]
+    target, classes, metrics = run["task"]["target"], run["task"]["classes"], results["test"]
+    drawings = [drawing("Importance of the inputs", draw_relevance(inputs), "inputs")]
+    nothing = _content(folder, "relevance.json").get("nothing_kept")  # runs of earlier versions do not say it
+    panels, folds = [importance_bars(inputs, nothing)], []
+    if metrics is not None:
+        rows = tested_rows(folder, classes)
+        drawings.append(_drawn_test(rows, run, metrics))
+        panels = [*main_panels(rows, metrics, target, classes), *panels]
+        folds += _test_folds(rows, run, metrics)
+    effects = [effect(entry, target) for entry in _content(folder, "effects.json").get("effects", [])]
+    average = "The prediction, averaged over training rows; the band holds the curve with probability 90%."
+    panels += [panel._replace(title=f"Effect of {panel.title}", words=average) for panel in effects[:FIRST_EFFECTS]]
+    if effects:
+        folds.append(Fold("Effects of the inputs", effects, [_text(EFFECTS)]))
+    folds.append(Fold("All inputs", parts=[_text(IMPORTANCE), _inputs(inputs)]))
     if history:
-        curve = drawing("Learning curve", draw_learning_curve(history), "learning-curve")
-        texts = [_posterior(results), _candidates(results), _training(run)]
-        sections.append(Section("Training", [curve, *(Text(text) for text in texts if text)]))
-    sections.append(Section("Data", [Text(_columns(run))]))
-    document = Document(f"{target}: {run['task']['kind']} by {run['data']['file']}", sections)
-    write_drawings(document, folder / "figures")
-    write_text(folder / "report.html", to_html(document))
+        drawings.append(drawing("Learning curve", draw_learning_curve(history), "learning-curve"))
+    folds.append(_training_fold(run, results, history))
+    folds.append(Fold("Data and notes", parts=[_text(_columns(run))]))
+    page = Page(
+        title=f"{target}: {run['task']['kind']} by {run['data']['file']}",
+        verdict=verdict_of(results, target),
+        warning=(results.get("verdict") or {}).get("warning") or "",
+        facts=_facts(run, results),
+        tiles=[] if metrics is None else tiles(metrics, target, _number),
+        panels=panels,
+        folds=folds,
+    )
+    write_drawings(Document(page.title, [Section("", drawings)]), folder / "figures")
+    write_text(folder / "report.html", render(page))
     return folder / "report.html"
+
+
+def verdict_of(results: dict[str, Any], target: str) -> str:
+    """Say in a sentence how good the model is: the verdict of the fit, or what the metrics of older runs say.
+
+    Args:
+        results: The content of metrics.json.
+        target: The name of the target.
+
+    Returns:
+        The sentence.
+
+    >>> metrics = {"rmse": 2.0, "r2": 0.75, "level": 0.9, "coverage": 0.91, "rows": 80, "constant": {"rmse": 4.0}}
+    >>> print(verdict_of({"test": metrics}, "price"))
+    On 80 test rows the error of price is 2, that of the best constant 4; 91% lie inside their 90% interval.
+    """
+    verdict = results.get("verdict") or {}
+    if verdict.get("sentence"):
+        return str(verdict["sentence"])
+    metrics = results.get("test")
+    if metrics is None:
+        return "No rows were held out for a test, so how good the model is cannot be said."
+    constant = metrics.get("constant", {})
+    if "rmse" in metrics:
+        inside = f"{metrics['coverage']:.0%} lie inside their {metrics['level']:.0%} interval"
+        beside = f", that of the best constant {format_number(constant['rmse'])}" if "rmse" in constant else ""
+        error = f"the error of {target} is {format_number(metrics['rmse'])}{beside}"
+        return f"On {metrics['rows']:,} test rows {error}; {inside}."
+    beside = f", the most frequent class {constant['accuracy']:.0%}" if "accuracy" in constant else ""
+    return f"Of {metrics['rows']:,} test rows {metrics['accuracy']:.0%} are predicted right{beside}."
 
 
 def score_rows(metrics: dict[str, Any], unit: str = "") -> list[tuple[str, str, str]]:
@@ -107,74 +172,84 @@ def format_number(value: float) -> str:
     return f"{value:,.0f}" if 999.95 <= abs(value) < 1e7 else f"{value:.4g}"
 
 
-def _summary(run: dict[str, Any], results: dict[str, Any]) -> str:
+def _facts(run: dict[str, Any], results: dict[str, Any]) -> str:
     rows, settings = run["rows"], run["settings"]
-    hidden = "of each model" if settings["hidden"] is None else "-".join(map(str, settings["hidden"]))
-    hidden = hidden or "none (linear)"
     counts = ", ".join(f"{count:,} {name}" for name, count in rows.items())
-    classes = run["task"]["classes"]
-    algorithm = "stacking" if settings.get("stacked") else f"{settings['prior']}, {settings['algorithm']}"
-    lines = [
-        ("target", f"{run['task']['target']} ({run['task']['kind']})"),
-        *([("classes", ", ".join(classes))] if classes else []),
-        ("rows", counts),
-        ("prior, algorithm", algorithm),
-        ("hidden units", hidden),
-        ("seed", str(run["seed"])),
-        ("fitted in", f"{results['seconds']:g} s"),
-    ]
-    return pipe_table(["run", ""], lines)
+    algorithm = "stacking" if settings.get("stacked") else f"{settings['prior']} by {settings['algorithm']}"
+    hidden = settings["hidden"]
+    widths = "" if hidden is None else f", hidden units {'-'.join(map(str, hidden)) or 'none (linear)'}"
+    return f"Rows: {counts}. {algorithm}{widths}, seed {run['seed']}, fitted in {results['seconds']:g} s."
 
 
-def _test(folder: Path, run: dict[str, Any], metrics: dict[str, Any] | None) -> list[Block]:
-    import pandas as pd
-
-    if metrics is None:
-        return [Text("No rows were held out for a test.")]
+def _drawn_test(rows: Any, run: dict[str, Any], metrics: dict[str, Any]) -> Drawing:
+    """Draw the figure of the test rows for the folder of figures."""
     target, classes = run["task"]["target"], run["task"]["classes"]
-    table = pipe_table(["on test rows", "this model", "best constant"], score_rows(metrics, target))
+    if classes:
+        event = classes[1] if len(classes) == 2 else "the predicted class"
+        return drawing("Reliability of the probabilities", draw_reliability(metrics, event), "reliability")
+    return drawing("Predictions of the test rows", draw_regression(rows, metrics, target), "predictions")
+
+
+def _test_folds(rows: Any, run: dict[str, Any], metrics: dict[str, Any]) -> list[Fold]:
+    target, classes = run["task"]["target"], run["task"]["classes"]
     expected = metrics["unlike_expected"]
     known = (
         f"of rows like them {expected:.0%} are expected to be" if expected else "too few of these to tell by distance"
     )
     flagged = f"{metrics['unlike']:.1%} of the test rows are flagged as unlike the training rows; {known}.\n"
-    picture: Drawing
+    scores = [_text(pipe_table(["on test rows", "this model", "best constant"], score_rows(metrics, target)))]
+    if metrics.get("baselines"):
+        scores = [baselines_table(metrics, LABELS, _number), *scores]
+    folds = [Fold("Scores", parts=[*scores, _text(flagged)], is_open=True)]
     if classes:
-        event = classes[1] if len(classes) == 2 else "the predicted class"
-        picture = drawing("Reliability of the probabilities", draw_reliability(metrics, event), "reliability")
-    else:
-        rows = pd.read_csv(folder / "test_predictions.csv")
-        picture = drawing("Predictions of the test rows", draw_regression(rows, metrics, target), "predictions")
-    return [Text(table), picture, Text(flagged)]
+        folds.append(Fold("Scores by class", parts=[class_scores(rows, classes)]))
+    why = "Those that surprise the model most; rows are numbered as in the file, from 1 after the names.\n"
+    folds.append(Fold("Worst rows", parts=[_text(why), worst_rows(rows, classes, format_number)]))
+    return folds
 
 
-def _inputs(inputs: list[dict[str, Any]]) -> list[Block]:
+def _training_fold(run: dict[str, Any], results: dict[str, Any], history: list[dict[str, float]]) -> Fold:
+    candidates = (results.get("posterior") or {}).get("candidates", [])
+    panels = [weight_bars(candidates)] if candidates else []
+    if any("nll" in entry or "validation" in entry for entry in history):
+        panels.append(learning_curve(history))
+    texts = [_posterior(results), _candidates(results), _training(run)]
+    return Fold("Models, training and settings", panels, [_text(text) for text in texts if text])
+
+
+def _content(folder: Path, name: str) -> dict[str, Any]:
+    """Return what a JSON file of the run holds; runs of earlier versions do not have all."""
+    path = folder / name
+    return dict(json.loads(path.read_text(encoding="utf-8"))) if path.exists() else {}
+
+
+def _inputs(inputs: list[dict[str, Any]]) -> Markup:
+    has_share = any(entry.get("share") is not None for entry in inputs)
     lines = [
         [
             str(rank + 1),
             row["name"],
+            *([f"{row.get('share') or 0:.1%}"] if has_share else []),
             f"{row['importance']:.1%} ± {row['importance_std']:.1%}",
             f"{row['mean']:.1%} ({row['low']:.1%} to {row['high']:.1%})",
-            "kept" if row["kept"] else "not needed",
+            "kept" if row["kept"] else "",
+            ", ".join(name for name in row.get("group") or [] if name != row["name"])[:200],
         ]
         for rank, row in enumerate(inputs[:MOST_INPUTS])
     ]
-    header = ["rank", "input", "importance", "variance lost when shuffled (90% interval)", ""]
-    explanation = (
-        "Importance is the mean of two shares of the output's variance: what goes when the input is shuffled, and what "
-        "the input tells by itself. An input is kept if shuffling it takes 1% or more with posterior probability 95%.\n"
-    )
-    return [
-        drawing("Importance of the inputs", draw_relevance(inputs), "inputs"),
-        Text(explanation),
-        Text(pipe_table(header, lines)),
-    ]
+    header = ["rank", "input", *(["share"] if has_share else []), "importance"]
+    return table([*header, "variance lost when shuffled (90% interval)", "", "can stand for"], lines)
+
+
+def _text(markdown: str) -> Markup:
+    return from_markdown(markdown)
 
 
 def _posterior(results: dict[str, Any]) -> str:
-    """Say by which algorithm the network was fitted, and how far its fit can be trusted."""
+    """Say by which algorithm and likelihood the network was fitted, and how far its fit can be trusted."""
     posterior = results.get("posterior")  # runs of earlier versions have none
-    return "" if posterior is None else escaped(posterior_text(posterior)) + "\n"
+    chosen = f" Likelihood: {results['likelihood']['reason']}." if "likelihood" in results else ""
+    return "" if posterior is None else escaped(posterior_text(posterior) + chosen) + "\n"
 
 
 def _candidates(results: dict[str, Any]) -> str:

@@ -1,6 +1,16 @@
-"""Effects of shrinkage on a fitted network: the inputs that it uses and its effective number of weights."""
+"""Effects of shrinkage on a fitted network: the inputs that it uses, their effects, its effective number of weights."""
 
+from r2d2net.shrinkage.contributions import Contributions, contributions
 from r2d2net.shrinkage.effective_weights import effective_weights
+from r2d2net.shrinkage.partial_dependence import PartialDependence, partial_dependence
 from r2d2net.shrinkage.relevance import Relevance, input_relevance
 
-__all__ = ["Relevance", "effective_weights", "input_relevance"]
+__all__ = [
+    "Contributions",
+    "PartialDependence",
+    "Relevance",
+    "contributions",
+    "effective_weights",
+    "input_relevance",
+    "partial_dependence",
+]

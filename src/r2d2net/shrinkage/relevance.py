@@ -35,6 +35,7 @@ from torch import Tensor
 
 from r2d2net.errors import DataError, Value, require, require_whole
 from r2d2net.network_inputs import as_tensors
+from r2d2net.notebook_tables import html_table
 from r2d2net.posterior import MEMORY, Posterior
 from r2d2net.shrinkage.column_shuffles import ColumnShuffles
 from r2d2net.shrinkage.explained_shares import explained_shares
@@ -43,6 +44,7 @@ from r2d2net.shrinkage.input_groups import input_groups
 from r2d2net.shrinkage.shuffled_outputs import ShuffledOutputs, most_rows
 
 LEVEL = 0.95  # least posterior probability of an input that is needed
+MOST_SHOWN = 20  # inputs that a notebook shows
 
 
 class Relevance(NamedTuple):
@@ -98,6 +100,24 @@ class Relevance(NamedTuple):
         importance = measures["importance"]
         later = {"share": importance_shares(importance), "group": torch.full(importance.shape, -1)}
         return cls(**{**later, **measures})
+
+    def _repr_html_(self) -> str:
+        """Show the inputs in a notebook, the most important first."""
+        order, errors = self.share.argsort(descending=True, stable=True).tolist(), self.share_std
+        rows = (
+            [
+                place,
+                f"{float(self.share[place]):.1%} ± {float(errors[place]):.1%}",
+                f"{float(self.mean[place]):.1%} ({float(self.low[place]):.1%} to {float(self.high[place]):.1%})",
+                f"{float(self.alone[place]):.1%}",
+                "kept" if bool(self.kept[place]) else "",
+            ]
+            for place in order[:MOST_SHOWN]
+        )
+        kept, inputs = int(self.kept.sum()), len(order)
+        caption = f"Relevance: {kept} of {inputs} inputs kept"
+        caption += f"; the first {MOST_SHOWN} by share" if inputs > MOST_SHOWN else ""
+        return html_table(caption, ["input", "share", "lost if shuffled (90%)", "by itself", ""], rows)
 
 
 @torch.no_grad()

@@ -1,4 +1,4 @@
-"""The commands `r2d2net fit | predict | evaluate | inspect`."""
+"""The commands `r2d2net fit | predict | explain | evaluate | inspect`."""
 
 from __future__ import annotations
 
@@ -253,6 +253,52 @@ def predict(
             terminal_output.show_json({**counts, "notes": summary.notes, "output": str(out)})
         elif not quiet:
             typer.echo(f"wrote {out}")
+
+
+@app.command()
+def explain(
+    run: Run,
+    data: Annotated[Path, typer.Argument(help="CSV or Parquet file with the columns of the training table.")],
+    out: Annotated[
+        Path | None, typer.Option("-o", "--out", help="HTML page to write; by default tables are printed.")
+    ] = None,
+    rows: Annotated[int, typer.Option("--rows", min=1, max=200, help="How many rows to explain, from the first.")] = 20,
+    level: Level = None,
+    draws: Draws = None,
+    seed: Seed = None,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Explain single predictions, for example `r2d2net explain run new.csv --out page.html`.
+
+    For each row: how much each input moves the prediction away from the average, with an interval over the posterior.
+    What the inputs contribute adds up to the prediction minus the average. Of classes the probability of the predicted
+    one is explained.
+    """
+    from r2d2net.tables import explanation_output, terminal_output
+    from r2d2net.tables.explaining import explain_file
+    from r2d2net.tables.run_folder import load_run
+
+    _require(level, draws, seed)
+    if out is not None:
+        explanation_output.require_page(out)
+    fitted = load_run(run)
+    with terminal_output.progress_bar("rows", verbose=not quiet) as progress:
+        explanation, notes = explain_file(
+            fitted, data, rows=rows, level=level, draws=draws, seed=seed, progress=progress
+        )
+    say = terminal_output.note_printer(quiet)
+    for note in notes:
+        say(note)
+    if out is not None:
+        explanation_output.write_explanation(out, explanation, notes)
+    if json:
+        page = {} if out is None else {"output": str(out)}
+        terminal_output.show_json({**explanation, "notes": notes, **page})
+    elif out is None and not quiet:
+        explanation_output.show_explanation(explanation)
+    elif out is not None and not quiet:
+        typer.echo(f"wrote {out}")
 
 
 def _share(flagged: float, expected: float) -> str:

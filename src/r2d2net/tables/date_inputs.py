@@ -69,6 +69,21 @@ class DateEncoder(NumberEncoder):
         inputs[known] = part_inputs(days[known], self.parts)
         return trend._replace(x=np.hstack([trend.x, inputs]))
 
+    def average_parts(self, days: Values) -> Values:
+        """Compute the inputs of the parts with the season of each date, and the averages of all else.
+
+        Args:
+            days: Days since 1970, (dates,).
+
+        Returns:
+            The inputs besides the trend, (dates, inputs).
+        """
+        inputs = np.tile(np.array(self.averages), (len(days), 1))
+        names = [part for part in self.parts for _ in _ends(part)]
+        seasonal = np.array([name == SEASON for name in names])
+        inputs[:, seasonal] = part_inputs(days, self.parts)[:, seasonal]
+        return inputs
+
 
 def date_parts(days: Values) -> list[str]:
     """Return what dates give besides their trend.

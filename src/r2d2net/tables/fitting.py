@@ -25,7 +25,8 @@ from r2d2net.report.run_page import posterior_text, write_run_page
 from r2d2net.run.health import found_nothing
 from r2d2net.run.threads import one_thread
 from r2d2net.shrinkage import input_relevance
-from r2d2net.tables import run_folder
+from r2d2net.tables import effects, run_folder
+from r2d2net.tables.background import learn_background, save_background
 from r2d2net.tables.baselines import fit_baselines
 from r2d2net.tables.file_reader import digest
 from r2d2net.tables.input_columns import Columns
@@ -166,6 +167,11 @@ def _fit(
         novelty.save(folder)
         with progress_bar("inputs", verbose=verbose) as progress:
             inputs = relevance_of(estimator.posterior_, table.x, table.columns, settings, progress)
+        save_background(folder, learn_background(table.x, table.columns.groups, settings.seed))
+        with progress_bar("effects", verbose=verbose) as progress:
+            curves = effects.effects_of(
+                estimator.posterior_, table.x, table.columns, inputs, table.task, settings, progress
+            )
         seconds = time.perf_counter() - start
         metrics, verdict = _test(folder, table, settings, estimator.posterior_, novelty, content["baseline"])
     history = learning_curve(estimator.posterior_)
@@ -182,6 +188,7 @@ def _fit(
     if nothing is not None:
         inputs = [{**entry, "kept": False} for entry in inputs]
     write_json(folder / run_folder.RELEVANCE, {"inputs": inputs, "nothing_kept": nothing})
+    write_json(folder / effects.FILE, {"effects": curves})
     write_json(folder / run_folder.HISTORY, {"epochs": history})
     done = {**content, "state": "finished"}
     write_run_page(folder, done, results, inputs, history)

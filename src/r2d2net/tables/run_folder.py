@@ -3,6 +3,8 @@
 run.json             state ("fitting" or "finished"), settings, task, columns, data file, versions
 model/               the estimator as safetensors and JSON; while it is fitted, its checkpoint
 novelty.safetensors  what typical rows look like
+background.safetensors  cells of each column, by which `r2d2net explain` knows the average row (see `background`)
+effects.json         how the prediction changes with the first inputs
 metrics.json, relevance.json, history.json, test_predictions.csv, figures/, report.html
 """
 
@@ -20,7 +22,7 @@ from r2d2net.errors import Argument, CheckpointError, ParameterError
 from r2d2net.estimators.perceptron import LabelledPerceptron, Perceptron
 from r2d2net.files import make_folder
 from r2d2net.prediction import Prediction
-from r2d2net.tables import novelty
+from r2d2net.tables import background, effects, novelty
 from r2d2net.tables.cell_parsing import Values
 from r2d2net.tables.column_encoders import Encoded
 from r2d2net.tables.input_columns import Columns
@@ -31,7 +33,7 @@ from r2d2net.tables.table_models import model_for
 
 RUN, METRICS, RELEVANCE, HISTORY = "run.json", "metrics.json", "relevance.json", "history.json"
 MODEL, TESTED, FIGURES, REPORT = "model", "test_predictions.csv", "figures", "report.html"
-PARTS = (METRICS, RELEVANCE, HISTORY, MODEL, TESTED, FIGURES, REPORT, novelty.FILE, RUN)
+PARTS = (METRICS, RELEVANCE, HISTORY, MODEL, TESTED, FIGURES, REPORT, novelty.FILE, background.FILE, effects.FILE, RUN)
 ASIDE = ".replaced"  # an older run, until the one that replaces it is finished
 FORMAT = 1
 MOST_ROWS, MOST_OUTPUTS = 10_000, 1_000_000  # of a block: rows, and outputs of all draws
