@@ -126,8 +126,12 @@ FAULTS = {
     "Polya-Gamma variables without tilt": (linear_classes, "sample_polya_gamma", unweighted),
 }
 
+QUICK = ("no Jacobian of tau", "Polya-Gamma variables without tilt")  # the others are found in `make test-slow`
 
-@pytest.mark.parametrize("fault", FAULTS)
+
+@pytest.mark.parametrize(
+    "fault", [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in FAULTS]
+)
 def test_planted_faults_are_caught(fault, monkeypatch):
     module, function, plant = FAULTS[fault]
     monkeypatch.setattr(module, function, plant(getattr(module, function)))

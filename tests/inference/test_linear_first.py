@@ -59,13 +59,13 @@ def require_coverage(shares):
     assert abs(float(shares.mean()) - 0.9) < 4 * error, shares
 
 
-@pytest.mark.parametrize("kind", SHAPES)
+@pytest.mark.parametrize("kind", [pytest.param(k, marks=[pytest.mark.slow] if k == "wide" else []) for k in SHAPES])
 def test_intervals_of_path_and_network_cover(kind):
     require_coverage(coverage(kind, range(5), epochs=24)[0])
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", SHAPES)
+@pytest.mark.parametrize("kind", [pytest.param(k, marks=[pytest.mark.slow] if k == "wide" else []) for k in SHAPES])
 def test_intervals_of_many_problems_cover(kind):
     shares, ratios = coverage(kind, range(100, 120))
     require_coverage(shares)

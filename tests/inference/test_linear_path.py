@@ -141,8 +141,12 @@ def with_deviation_for_variance(draw):
     return faulty
 
 
-FAULTS = [(with_old_path, 3000), (with_old_network, 3000), (with_deviation_for_variance, 20_000)]
-FAULTS += [(with_variance_for_precision, 20_000)]  # A itself is drawn anew: it shows in what the network learns
+FAULTS = [(with_old_path, 3000), (with_old_network, 3000)]
+FAULTS += [
+    pytest.param(with_deviation_for_variance, 20_000, marks=pytest.mark.slow),
+    # A itself is drawn anew: it shows in what the network learns
+    pytest.param(with_variance_for_precision, 20_000, marks=pytest.mark.slow),
+]
 
 
 @pytest.mark.parametrize(("fault", "chains"), FAULTS)

@@ -279,8 +279,8 @@ def effect(entry: dict[str, Any], target: str) -> Panel:
         return _effect_of_levels(entry, y, levels)
     xs = entry["values"]
     is_date = entry.get("kind") == "date"
-    label = f"{entry['name']}, years since 1970" if is_date else entry["name"]
-    at = [value / 365.25 for value in xs] if is_date else xs
+    label = f"{entry['name']}, year" if is_date else entry["name"]
+    at = [1970 + value / 365.25 for value in xs] if is_date else xs
     chart = Chart(axis_over(label, at, margin=0.02), y, f"Effect of {entry['name']}", height=210)
     for place, curve in enumerate(curves):
         kind = f"c{place % COLOURS}"

@@ -118,7 +118,8 @@ def verdict_of(results: dict[str, Any], target: str) -> str:
     """
     verdict = results.get("verdict") or {}
     if verdict.get("sentence"):
-        return str(verdict["sentence"])
+        sentence = str(verdict["sentence"])
+        return f"{sentence[0].upper()}{sentence[1:].removesuffix('.')}."
     metrics = results.get("test")
     if metrics is None:
         return "No rows were held out for a test, so how good the model is cannot be said."
@@ -199,7 +200,7 @@ def _test_folds(rows: Any, run: dict[str, Any], metrics: dict[str, Any]) -> list
     flagged = f"{metrics['unlike']:.1%} of the test rows are flagged as unlike the training rows; {known}.\n"
     scores = [_text(pipe_table(["on test rows", "this model", "best constant"], score_rows(metrics, target)))]
     if metrics.get("baselines"):
-        scores = [baselines_table(metrics, LABELS, _number), *scores]
+        scores = [baselines_table(metrics, LABELS, _number)]
     folds = [Fold("Scores", parts=[*scores, _text(flagged)], is_open=True)]
     if classes:
         folds.append(Fold("Scores by class", parts=[class_scores(rows, classes)]))

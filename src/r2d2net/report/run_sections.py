@@ -157,7 +157,7 @@ def baselines_table(metrics: dict[str, Any], labels: dict[str, str], number: Any
     lines = []
     for name, label in labels.items():
         values = [scores.get(name) for scores in models.values()]
-        if values[0] is not None and any(value is not None for value in values[1:]):
+        if values[0] is not None:
             lines.append([label, *("" if value is None else number(name, value) for value in values)])
     return table(["on test rows", *models], lines)
 
