@@ -10,7 +10,7 @@ import sys
 from collections import Counter
 from html.parser import HTMLParser
 from pathlib import Path
-from statistics import median
+from statistics import mean, median
 from urllib.parse import unquote, urlsplit
 
 import pytest
@@ -280,13 +280,29 @@ def test_what_is_said_of_regimes_is_what_their_files_say() -> None:
     rhat = [result["rhat"] for result in results.values() if "rhat" in result]
     assert f"{sum(value <= 1.01 for value in rhat)} of {len(rhat)} exact runs have R-hat of at most 1.01" in text
     assert f"the others at most {max(rhat):.2f}" in text
-    mse = {key: f"{result['mse']:.2f}" for key, result in results.items()}
-    dense = [mse[f"{row}-dense-0"] for row in ("r2d2-exact", "adaptive-exact")]
+    means = mean_by(results, "mse")
+    mse = {key: f"{value:.2f}" for key, value in means.items()}
+    dense = [mse[f"{row}-dense"] for row in ("r2d2-exact", "adaptive-exact")]
     assert "({}, where the adaptive prior has {})".format(*dense) in text
-    assert f"SVGI loses more under it ({mse['r2d2-svgi-dense-0']})" in text
+    assert f"SVGI loses more under it ({mse['r2d2-svgi-dense']})" in text
+    adaptive = sorted(mse[f"adaptive-{mode}-dense"] for mode in ("svgi", "cavi", "exact"))
+    assert f"The adaptive prior has {adaptive[0]} to {adaptive[-1]} by all three" in text
     for prior, words in {"r2d2": "R2D2 {}, exact {}", "dl": "Dirichlet-Laplace {}, exact {}"}.items():
-        assert words.format(mse[f"{prior}-svgi-sparse-0"], mse[f"{prior}-exact-sparse-0"]) in text
-    assert f"({mse['r2d2-cavi-sparse-0']}; {mse['dl-cavi-sparse-0']})" in text
+        assert words.format(mse[f"{prior}-svgi-sparse"], mse[f"{prior}-exact-sparse"]) in text
+    assert f"({mse['r2d2-cavi-sparse']}; {mse['dl-cavi-sparse']})" in text
+    for kind in ("sparse", "big", "dense"):
+        exact = {key: value for key, value in means.items() if key.endswith(f"-exact-{kind}")}
+        assert min(exact, key=lambda key: exact[key]) == f"adaptive-exact-{kind}"
+    covered = [mean_by(results, "coverage")[f"adaptive-exact-{kind}"] for kind in ("sparse", "big", "dense")]
+    assert f"its 90% intervals cover {min(covered):.1%} to {max(covered):.1%}" in text
+
+
+def mean_by(results: dict[str, dict[str, float]], metric: str) -> dict[str, float]:
+    """Return the mean over data sets, by the key of a cell without its number."""
+    values: dict[str, list[float]] = {}
+    for key, result in results.items():
+        values.setdefault(key.rpartition("-")[0], []).append(result[metric])
+    return {key: mean(entries) for key, entries in values.items()}
 
 
 def test_what_is_said_of_images_is_what_its_files_say() -> None:
