@@ -222,6 +222,7 @@ NAN, INF = float("nan"), float("inf")
         ((X, torch.full((10,), INF)), r"y holds inf at \(0,\): remove or fill"),
         (((X, X / 0.0), Y), r"x holds nan at \(0, 0\)"),
         ((X[:0], Y[:0]), "data has 0 rows"),
+        ((X[:, :0], Y), r"x has shape \(10, 0\): give at least one input"),
         ((X, Y[:5]), "x has 10 rows and y has 5: they must agree"),
         ((torch.tensor(1.0), Y), "data holds a scalar"),
         ((X, ["a"] * 10), "y has dtype <U1: numbers are needed"),

@@ -198,6 +198,8 @@ def as_arrays(data: Any, device: torch.device, dtype: torch.dtype, name: str = "
         raise DataError(problem, argument="x", fix="they must agree")
     if len(y) == 0:
         raise DataError("has 0 rows", argument=name, fix="give at least one")
+    if all(part.numel() == 0 for part in parts):
+        raise DataError(("has shape ", Value(tuple(parts[0].shape))), argument="x", fix="give at least one input")
     return Arrays(x, y)
 
 
