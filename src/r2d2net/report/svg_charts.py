@@ -95,7 +95,7 @@ def clipped(text: str, width: float) -> str:
     for place, letter in enumerate(plain):
         room += LETTER * (2 if ord(letter) > 0x1100 else 1.65 if letter in "MWmw@%" else 1)
         if room > width:
-            return plain[: max(0, place - 1)] + "…"
+            return plain[: max(0, place - 1)].rstrip() + "…"
     return plain
 
 
