@@ -437,7 +437,9 @@ def test_what_does_not_suit_is_refused_in_one_line(case):
 
 def test_counts_are_refused_in_one_line():
     model = rn.BayesianModel(nn.Linear(5, 1), R2D2(), rn.likelihoods.Poisson())
-    with pytest.raises(rn.ParameterError, match=r"^algorithm=LinearGibbs needs a Gaussian, LogNormal, Bernoulli or Categorical"):
+    with pytest.raises(
+        rn.ParameterError, match=r"^algorithm=LinearGibbs needs a Gaussian, LogNormal, Bernoulli or Categorical"
+    ):
         rn.fit(model, (table()[0], torch.ones(40, 1)), LinearGibbs(), verbose=False)
 
 
