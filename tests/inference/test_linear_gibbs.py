@@ -457,7 +457,7 @@ def test_a_prior_without_a_reversed_sweep_is_refused_in_one_line():
 @pytest.mark.filterwarnings("ignore")  # torch says that there is nothing to initialise or to standardise
 def test_no_column_is_refused_in_one_line():
     model = rn.BayesianModel(nn.Linear(0, 1), R2D2())
-    with pytest.raises(rn.ParameterError, match=r"^algorithm=LinearGibbs needs one input or more"):
+    with pytest.raises(rn.DataError, match=r"^x has shape \(5, 0\): give at least one input$"):
         rn.fit(model, (torch.zeros(5, 0), torch.randn(5, 1)), LinearGibbs(), verbose=False)
 
 

@@ -336,10 +336,6 @@ def _require_linear(model: BayesianModel[Any]) -> tuple[Slot, Slot | None]:
     if len(model.bayesian[0].shape) != 2:
         fix = "give the weight matrix a prior"
         raise ParameterError(f"needs a prior on {model.fixed[0].name!r}", fix=fix, **shown)
-    if model.bayesian[0].shape.numel() == 0:
-        raise ParameterError(
-            "needs one input or more, and the network has none", fix="give the table a column", **shown
-        )
     prior = model.bayesian[0].prior
     assert prior is not None
     if not prior.draws_scales_jointly and type(prior).gibbs_reversed is ScaleMixturePrior.gibbs_reversed:
