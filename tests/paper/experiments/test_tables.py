@@ -14,6 +14,7 @@ import pytest
 import torch
 
 from paper.experiments.small_figures import random_images
+from r2d2net import checkpoint
 from r2d2net.data import Augment
 from r2d2net.errors import DataError
 from r2d2net.inference import SVGI
@@ -35,6 +36,7 @@ from r2d2net.paper.experiments.grid import Place
 from r2d2net.paper.experiments.images import training_device
 from r2d2net.paper.experiments.reproducing import Request, backend_of, rows_of
 from r2d2net.paper.experiments.table_rows import PAPER_AUGMENT, ROWS, method_of, prior_of, stopping_rule
+from r2d2net.posterior import FILE
 from r2d2net.priors import R2D2
 
 
@@ -160,7 +162,7 @@ def test_an_oracle_has_the_prior_of_its_rows(layers: int, tmp_path: Path, monkey
 
 def test_any_folder_of_the_uci_layout_is_a_table(tables: Path, tmp_path: Path) -> None:
     cells = {cell.key: cell for cell in uci.cells("smoke")}
-    assert set(cells) == {f"{row}-mine-0" for row in uci.ROWS}
+    assert set(cells) == {f"{row}-mine-0" for row in (*uci.ROWS, *uci.WITHOUT_CHOICE)}
     settings = {**cells["adaptive-svgi-mine-0"].settings, "steps": 400}
     found = uci.compute(settings, Place(tmp_path / "run", tmp_path))
     assert found["rmse"] < 0.5  # in the table's units: y has deviation 2, its noise 0.1
@@ -181,7 +183,17 @@ def test_a_table_has_cells_of_the_splits_that_it_has(tables: Path) -> None:
         there = {"mine": 2} if scale == "smoke" else {"mine": 2, "short": 1, "without-index-files": 20, "zipped": 3}
         splits = {(cell.settings["setting"], cell.settings["replicate"]) for cell in cells}
         assert splits == {(name, k) for name, count in there.items() for k in range(min(count, most))}
-        assert len(cells) == len(splits) * len(uci.ROWS)
+        assert len(cells) == len(splits) * (len(uci.ROWS) + len(uci.WITHOUT_CHOICE))
+
+
+@pytest.mark.parametrize("row", ["r2d2-mclmc", pytest.param("default", marks=pytest.mark.slow)])
+def test_rows_without_a_choice_are_fitted_to_all_training_rows(row: str, tables: Path, tmp_path: Path) -> None:
+    cell = next(cell for cell in uci.cells("smoke") if cell.key == f"{row}-mine-0")
+    found = uci.compute(cell.settings, Place(tmp_path / "run", tmp_path))
+    assert found["rmse"] < 0.5
+    assert found["tried"] == []
+    rows = uci.read_split(cell.settings)
+    assert checkpoint.read(tmp_path / "run" / FILE)[1]["settings"]["n"] == len(rows.y) + len(rows.held_y)
 
 
 @pytest.mark.parametrize("given", [True, False])

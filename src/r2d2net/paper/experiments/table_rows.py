@@ -21,6 +21,7 @@ from typing import Any, Literal, NamedTuple
 from r2d2net import inference, priors
 from r2d2net.data import Augment
 from r2d2net.inference import Method
+from r2d2net.inference.stacked import Stacked
 from r2d2net.model import AnyPrior
 from r2d2net.specification import describe
 
@@ -69,10 +70,11 @@ ROWS = {
         # R2D2 by algorithms that the paper does not know
         Row("r2d2-mclmc", "R2D2", "MCLMC"),
         Row("r2d2-gibbs", "R2D2", "LinearGibbs"),
+        Row("default", "R2D2", "Stacked"),  # what `r2d2net fit` does with a table
     )
 }
 
-OUR_ALGORITHMS = ("MCLMC", "LinearGibbs")  # the paper has no recipe for them
+OUR_ALGORITHMS = ("MCLMC", "LinearGibbs", "Stacked")  # the paper has no recipe for them
 # rows that are in no table of the paper
 OURS = {
     row.name
@@ -122,7 +124,7 @@ def method_of(row: str, recipe: Recipe = "ours", **settings: Any) -> Method:
     """
     _, prior, algorithm = ROWS[row]
     name = WITHOUT_PRIOR.get(prior) or ALGORITHMS.get(algorithm, algorithm)
-    kind = getattr(inference, name)
+    kind = Stacked if name == "Stacked" else getattr(inference, name)
     if recipe == "ours" or algorithm in OUR_ALGORITHMS:
         return kind(**settings)
     default, papers = kind(), {}

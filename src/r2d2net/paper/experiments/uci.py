@@ -4,7 +4,8 @@ The tables are those of the catalogue that are there, and any other folder or zi
 data.txt, index_features.txt, index_target.txt, index_train_K.txt and index_test_K.txt. A table with fewer splits than
 a scale has cells for the splits that it has. A tenth of the training rows is held out to choose step sizes and starts.
 Every method has two runs, of which the held-out rows choose; for the adaptive prior these are its two forms, and
-ensembles have their members instead.
+ensembles have their members instead. Chains (r2d2-mclmc) and the default of `r2d2net fit` have nothing to choose and
+are fitted once, to all training rows.
 """
 
 from __future__ import annotations
@@ -23,10 +24,16 @@ from r2d2net.data.formats.members import last_part, member_names
 from r2d2net.data.formats.uci_table import SPLITS
 from r2d2net.data.loading import VARIABLE
 from r2d2net.errors import DataError
+from r2d2net.likelihoods import Gaussian
+from r2d2net.model import BayesianModel
 from r2d2net.paper.experiments import TITLES
 from r2d2net.paper.experiments.artefact import Artefact, Scale
 from r2d2net.paper.experiments.grid import Cell, Place, Settings
 from r2d2net.paper.experiments.row_fitting import fit_row
+from r2d2net.paper.experiments.table_rows import method_of, prior_of
+from r2d2net.posterior import Posterior
+from r2d2net.run.fit import fit
+from r2d2net.run.stacking import fit_stacked
 
 KNOWN = {
     "bostonHousing": "boston",
@@ -38,6 +45,7 @@ KNOWN = {
 }
 FOLDERS = ("uci_regression", "UCI_Datasets")
 ROWS = ("freq", "mcd", "de", "gauss-svi", "gauss-svgi", "hs-svi", "hs-svgi", "r2d2-svgi", "adaptive-svgi")
+WITHOUT_CHOICE = ("r2d2-mclmc", "default")
 HIDDEN, BATCH, VALIDATION, DRAWS = 50, 64, 0.1, 100
 
 SIZES: dict[Scale, dict[str, Any]] = {
@@ -107,7 +115,7 @@ def cells(scale: Scale, replicates: int | None = None) -> Sequence[Cell]:
         for split in range(wanted)
         for name, count in counts.items()
         if split < count
-        for row in ROWS
+        for row in (*ROWS, *WITHOUT_CHOICE)
     ]
 
 
@@ -148,6 +156,26 @@ def read_split(settings: Settings) -> Split:
 def compute(settings: Settings, place: Place) -> dict[str, Any]:
     """Fit a row to one split of one table; figures are in the table's units."""
     rows = read_split(settings)
+    posterior, tried = _fitted(settings, rows, place)
+    predicted: Any = posterior.predict(rows.test_x, DRAWS)
+    return {
+        "rmse": metrics.rmse(rows.test_y, predicted.mean),
+        "nll": metrics.nll(rows.test_y, predicted),
+        "coverage": metrics.coverage(rows.test_y, *predicted.interval(0.9)),
+        "tried": tried,
+    }
+
+
+def _fitted(settings: Settings, rows: Split, place: Place) -> tuple[Posterior[Any], list[dict[str, Any]]]:
+    """Fit a row; the second of what is returned has the scores of held-out rows where they chose."""
+    net = nets.mlp(rows.x.shape[1], [HIDDEN], 1)
+    if settings["row"] in WITHOUT_CHOICE:
+        everything = torch.cat([rows.x, rows.held_x]), torch.cat([rows.y, rows.held_y])
+        common: dict[str, Any] = {"seed": settings["seed"], "resume": place.run, "jobs": 1, "verbose": False}
+        if settings["row"] == "default":
+            return fit_stacked(everything, Gaussian(), hidden=[HIDDEN], **common), []
+        model = BayesianModel(net, prior_of(settings["row"]))
+        return fit(model, everything, method_of(settings["row"]), **common), []
     training = {
         **settings,
         "recipe": "ours",
@@ -156,19 +184,13 @@ def compute(settings: Settings, place: Place) -> dict[str, Any]:
     }
     chosen = fit_row(
         training,
-        nets.mlp(rows.x.shape[1], [HIDDEN], 1),
+        net,
         rows,
         place,
         prior="auto" if settings["row"] == "adaptive-svgi" else None,
         restarts=1 if settings["row"] in ("de", "adaptive-svgi") else 2,
     )
-    predicted: Any = chosen.posterior.predict(rows.test_x, DRAWS)
-    return {
-        "rmse": metrics.rmse(rows.test_y, predicted.mean),
-        "nll": metrics.nll(rows.test_y, predicted),
-        "coverage": metrics.coverage(rows.test_y, *predicted.interval(0.9)),
-        "tried": chosen.tried,
-    }
+    return chosen.posterior, chosen.tried
 
 
 def reduced(scale: Scale) -> str:
