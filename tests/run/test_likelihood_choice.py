@@ -28,9 +28,10 @@ def test_what_values_allow(values, expected):
     assert possible_likelihoods(values(np.random.default_rng(0))) == expected
 
 
-def gaussian_and(gain):
+def gaussian_and(gain, error=1.0):
     zero = torch.zeros(len(gain), dtype=torch.float64)
-    return decide({"gaussian": zero, "student-t": zero + gain}, ["gaussian", "student-t", "heteroscedastic"])
+    densities, errors = {"gaussian": zero, "student-t": zero + gain}, {"gaussian": 1.0, "student-t": error}
+    return decide(densities, errors, ["gaussian", "student-t", "heteroscedastic"])
 
 
 def test_another_is_taken_if_it_gains_more_than_a_standard_error():
@@ -48,6 +49,27 @@ def test_no_single_row_decides():
     gain = torch.full((100,), -0.05, dtype=torch.float64)
     gain[0] = 1e6  # counts as 10 nats: the mean gain of .05 is below its standard error of .1
     assert gaussian_and(gain).record["name"] == "gaussian"
+
+
+@pytest.mark.parametrize(("error", "name"), [(1.24, "student-t"), (1.26, "gaussian"), (float("inf"), "gaussian")])
+def test_one_whose_means_are_further_off_is_not_taken(error, name):
+    choice = gaussian_and(torch.full((100,), 0.5, dtype=torch.float64), error)
+    assert choice.record["name"] == name
+    assert choice.record["scores"]["student-t"]["rmse"] == error
+    if name == "gaussian":
+        assert "its means are closer than those of student-t (error " in choice.record["reason"]
+
+
+def test_errors_are_in_the_units_of_the_targets(monkeypatch):
+    monkeypatch.setattr(likelihood_choice, "HIDDEN", (4,))
+    monkeypatch.setattr(likelihood_choice, "EPOCHS", 8)
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(160, 2))
+    y = 1000 * np.exp(0.3 * x[:, 0] + 0.1 * rng.normal(size=160))
+    chosen = choose_likelihood(torch.from_numpy(x).float(), y, seed=0, jobs=1)
+    noise = (y * 0.1 * np.sqrt(1.01)).std() + y.mean() * 0.1  # of the law itself, roughly
+    for name in chosen.record["scores"]:
+        assert 0.5 < chosen.record["scores"][name]["rmse"] / noise < 2, name
 
 
 @pytest.mark.parametrize("law", ["log-normal", "student-t"])
