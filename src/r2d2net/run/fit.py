@@ -18,6 +18,7 @@ from r2d2net.priors import R2D2
 from r2d2net.run.choice import choose, epochs_for
 from r2d2net.run.health import warn_of
 from r2d2net.run.prepare import Prepared, prepare
+from r2d2net.run.progress import lines
 from r2d2net.run.several_runs import clear, run_several
 from r2d2net.run.train import Plan, train
 from r2d2net.specification import describe, describe_model, network_text
@@ -96,7 +97,8 @@ def fit(
     Returns:
         The posterior, which predicts what the model's likelihood says: `Regression`, `Classification` or `Counts`. Its
         ``health`` tells how it does on its own training rows; a fit that is worse there than a constant, or that is a
-        constant where there is more to find, also gives a `r2d2net.errors.FitWarning`.
+        constant where there is more to find, and chains far from mixed also give a `r2d2net.errors.FitWarning`.
+        ``health["line"]`` says it in one line, which a terminal shows.
 
     Raises:
         ParameterError: If an argument is out of range or does not go with the others; nothing is written then.
@@ -139,6 +141,7 @@ def fit(
             clear(folder)
         posterior = train(plans[0], folder, resume=resumes, verbose=verbose)
     warn_of(posterior.health, type(request.method).__name__)
+    lines(verbose=verbose)(posterior.health.get("line", ""))
     return posterior
 
 
