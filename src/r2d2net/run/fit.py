@@ -18,7 +18,6 @@ from r2d2net.priors import R2D2
 from r2d2net.run.choice import choose, epochs_for
 from r2d2net.run.health import warn_of
 from r2d2net.run.prepare import Prepared, prepare
-from r2d2net.run.progress import lines
 from r2d2net.run.several_runs import clear, run_several
 from r2d2net.run.train import Plan, train
 from r2d2net.specification import describe, describe_model, network_text
@@ -141,7 +140,8 @@ def fit(
             clear(folder)
         posterior = train(plans[0], folder, resume=resumes, verbose=verbose)
     warn_of(posterior.health, type(request.method).__name__)
-    lines(verbose=verbose)(posterior.health.get("line", ""))
+    if verbose and sys.stderr.isatty() and "line" in posterior.health:  # runs of earlier versions have none
+        print(posterior.health["line"], file=sys.stderr)
     return posterior
 
 
