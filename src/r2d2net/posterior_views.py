@@ -121,7 +121,10 @@ def facts_of(
         ]
     if health:
         facts.append(("on training rows", health.get("verdict", "")))
+        facts += [("health", health["line"].removeprefix("health: "))] if "line" in health else []
         facts += [
-            (name, value) for name, value in health.items() if isinstance(value, (int, float)) and name != "verdict"
+            (name, value)
+            for name, value in health.items()
+            if isinstance(value, (int, float)) and not isinstance(value, bool)
         ]
     return facts

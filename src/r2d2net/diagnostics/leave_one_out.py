@@ -3,7 +3,7 @@
     log p(y_i | y_-i)  =  log sum_d w_di p(y_i | y_-i, theta_d),      w_di proportional to 1 / p(y_i | y_-i, theta_d)
 
 theta_d are a draw's scale, noise and scales of the prior, given which a row is left out in closed form
-(`inference.linear_loo`), with Pareto-smoothed weights (`inference.pareto_smoothing`). Left-out means and variances of
+(`inference.linear_loo`), with Pareto-smoothed weights (`inference.linear_left_out`). Left-out means and variances of
 the targets are those of the weighted mixture.
 """
 
@@ -18,14 +18,13 @@ from torch import Tensor
 
 from r2d2net.errors import DataError, ParameterError, Shown
 from r2d2net.inference.linear_collection import LinearCollection
-from r2d2net.inference.linear_spread import log_mean_sigmoid
-from r2d2net.inference.pareto_smoothing import RELIABLE, pareto_weights
+from r2d2net.inference.linear_left_out import left_out
+from r2d2net.inference.pareto_smoothing import RELIABLE
 from r2d2net.inference.row_keys import row_keys
 from r2d2net.likelihoods import LogNormal
 from r2d2net.posterior import Posterior
 
 TOLERANCE = 1e-4  # of the rows' keys, relative to the largest
-MOST_NUMBERS = 1 << 22  # of draws times rows at a time
 
 
 @dataclass(frozen=True)
@@ -104,33 +103,18 @@ def loo(posterior: Posterior[Any], x: Any, y: Any) -> LeaveOneOut:
         raise ParameterError("the posterior has no leave-one-out moments", fix=fix)
     targets, order = _rows(posterior, x, y)
     classes = posterior.model.likelihood.has_classes
-    mean, variance = (values.flatten(0, 1).double().cpu() for values in moments)  # (draws, outputs, n)
-    draws, _, n = mean.shape
-    scores, means, variances, shapes = [], [], [], []
-    for rows in torch.arange(n).split(max(1, MOST_NUMBERS // draws)):
-        mu, var = mean[..., rows], variance[..., rows]
-        if classes:
-            log_p = log_mean_sigmoid(mu, var)
-        else:
-            log_p = -(targets[order[rows]].T - mu).square() / var / 2 - (2 * math.pi * var).log() / 2
-        weights, k = pareto_weights(-log_p)
-        center = (weights * mu).sum(0)
-        scores.append(torch.logsumexp(weights.log() + log_p, 0).sum(0))
-        means.append(center)
-        variances.append((weights * (var + (mu - center).square())).sum(0))
-        shapes.append(k.max(0).values)
+    mixed = left_out(moments, None if classes else targets[order])
     place = torch.empty_like(order)
-    place[order] = torch.arange(n)
-    score, k = torch.cat(scores)[place], torch.cat(shapes)[place]
+    place[order] = torch.arange(len(order))
+    score, k, draws = mixed.score[place], mixed.pareto_k[place], moments.mean[:, :, 0, 0].numel()
     if classes:
         return LeaveOneOut(score, None, None, k, draws)
     unit = posterior.units.y
-    scale, center = unit.scale.double().cpu().expand(mean.shape[1]), unit.center.double().cpu()
-    left_out = torch.cat(means, 1).T[place] * scale + center
-    spread = torch.cat(variances, 1).T[place] * scale.square()
+    scale, center = unit.scale.double().cpu().expand(len(mixed.mean)), unit.center.double().cpu()
+    means, spread = mixed.mean.T[place] * scale + center, mixed.variance.T[place] * scale.square()
     if posterior.flat_target:
-        left_out, spread = left_out.squeeze(-1), spread.squeeze(-1)
-    return LeaveOneOut(score - scale.log().sum(), left_out, spread, k, draws)
+        means, spread = means.squeeze(-1), spread.squeeze(-1)
+    return LeaveOneOut(score - scale.log().sum(), means, spread, k, draws)
 
 
 def _rows(posterior: Posterior[Any], x: Any, y: Any) -> tuple[Tensor, Tensor]:

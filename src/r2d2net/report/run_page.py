@@ -297,6 +297,9 @@ def posterior_text(posterior: dict[str, Any]) -> str:
             "agree" if health["r_hat"] <= CHAINS_AGREE else "do not agree completely: the posterior is their mixture"
         )
         sentences.append(f"R-hat of predictions is at most {health['r_hat']:.2f}, {worth}: the chains {agree}.")
+    if "line" in health:  # runs of earlier versions have none
+        words = health["line"]
+        sentences.append(f"{words[0].upper()}{words[1:]}.")
     return " ".join(sentences)
 
 

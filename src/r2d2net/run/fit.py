@@ -96,7 +96,8 @@ def fit(
     Returns:
         The posterior, which predicts what the model's likelihood says: `Regression`, `Classification` or `Counts`. Its
         ``health`` tells how it does on its own training rows; a fit that is worse there than a constant, or that is a
-        constant where there is more to find, also gives a `r2d2net.errors.FitWarning`.
+        constant where there is more to find, and chains far from mixed also give a `r2d2net.errors.FitWarning`.
+        ``health["line"]`` says it in one line, which a terminal shows.
 
     Raises:
         ParameterError: If an argument is out of range or does not go with the others; nothing is written then.
@@ -139,6 +140,8 @@ def fit(
             clear(folder)
         posterior = train(plans[0], folder, resume=resumes, verbose=verbose)
     warn_of(posterior.health, type(request.method).__name__)
+    if verbose and sys.stderr.isatty() and "line" in posterior.health:  # runs of earlier versions have none
+        print(posterior.health["line"], file=sys.stderr)
     return posterior
 
 

@@ -22,26 +22,41 @@ same marginals that have a share in all directions.
 
 At most 256 rows of a table and 20 draws are predicted (64 rows and 10 draws of images and the like), by a generator of
 their own: the posterior is bitwise the same as without the look.
+
+Beside these, where rows times weights are few enough for half a second: slope and spread of the objective
+(`stationarity`), k-hat of a mean-field posterior (`importance_check`), the log density of rows left out and a
+predictive p-value (`predictive_check`), and whether the loss had levelled off (`levelling`). `health_line` says which
+of them are flagged, and all of it in one line.
 """
 
 from __future__ import annotations
 
 import copy
 import warnings
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from r2d2net.errors import FitWarning
+from r2d2net.forward_draws import forward_draws
 from r2d2net.inference import DrawSource
+from r2d2net.inference.base import Draws
+from r2d2net.inference.mean_field_family import MeanFieldDraws
 from r2d2net.inference.split_r_hat import effective_draws, split_r_hat
+from r2d2net.model import BayesianModel
 from r2d2net.network_inputs import no_units
-from r2d2net.posterior import Posterior
+from r2d2net.posterior import MEMORY, Posterior
 from r2d2net.prediction import Classification, Mixture
 from r2d2net.run.batches import TensorBatches, take
 from r2d2net.run.global_generator import lent_generator
+from r2d2net.run.health_line import are_far_from_mixed, flags, line, not_mixed
+from r2d2net.run.importance_check import k_hat
+from r2d2net.run.levelling import levelled_off
+from r2d2net.run.predictive_check import leave_one_out, p_value
 from r2d2net.run.prepare import Prepared
+from r2d2net.run.stationarity import stationarity
 
 ROWS, DRAWS = 256, 20  # of tables
 FEW_ROWS, FEW_DRAWS = 64, 10  # of anything else
@@ -51,6 +66,10 @@ WILD = 2.0
 USELESS = 0.98
 PENALTIES = tuple(10.0**k for k in range(-3, 4))  # of ridge regression, times the mean eigenvalue of X X'
 
+LOO_DRAWS = 200
+MOST_WORK = 1 << 29  # rows times weights times passes of the deep look
+WORK_PASSES = 256  # of stationarity and k-hat, a gradient counted as three
+
 CHAIN_DRAWS = (4, 50)  # fewest and most draws of a chain of which agreement is computed
 
 FITS, NOT_CHECKED = "fits", "not checked"
@@ -58,17 +77,26 @@ WORSE_THAN_CONSTANT, CONSTANT, SWINGS = "worse than a constant", "collapsed to a
 NO_BETTER = "no better than a constant"
 
 
-def look_at(source: DrawSource[Any], prepared: Prepared) -> dict[str, Any]:
+def look_at(source: DrawSource[Any], prepared: Prepared, history: Sequence[Mapping[str, float]] = ()) -> dict[str, Any]:
     """Judge a fit by its own training rows.
 
     Args:
         source: The distribution of networks.
         prepared: The data of the run. Of a stream the validation rows are looked at.
+        history: One entry for each epoch of a run that optimises; none of a sampler.
 
     Returns:
         A dict for JSON: "verdict", and what it is based on: "rows", "error_ratio", "spread", "linear_r2", "swing"; of
-        chains also "r_hat" and "effective_draws".
+        chains also "r_hat" and "effective_draws". Where they can be computed in short time, "linear", "k_hat",
+        "slope", "spread_ratio", "spread_error", "elpd", "elpd_error", "loo_k", "loo_bad", "loo_exact", "p_value" and
+        "levelled". "flags" lists what is wrong, "line" says it all for people.
     """
+    health = _measure(source, prepared, history)
+    health["flags"] = flags(health)
+    return {**health, "line": line(health)}
+
+
+def _measure(source: DrawSource[Any], prepared: Prepared, history: Sequence[Mapping[str, float]]) -> dict[str, Any]:
     seen = _rows(prepared, source)
     if seen is None:
         return {"verdict": NOT_CHECKED}
@@ -97,7 +125,57 @@ def look_at(source: DrawSource[Any], prepared: Prepared) -> dict[str, Any]:
         health.update(_agreement(posterior, take(x, slice(0, FEW_ROWS))))
     if is_table and len(y) >= LEAST_ROWS and health["spread"] is not None and health["spread"] < COLLAPSED:
         health["linear_r2"] = linear_r2(x, _targets(predicted, y))
+    level = levelled_off(history)
+    health.update({} if level is None else {"levelled": level})
+    with lent_generator(0, device):
+        health.update(_deep_look(posterior, prepared, x, y))
     return {"verdict": verdict(health), **health}
+
+
+def _deep_look(posterior: Posterior[Any], prepared: Prepared, x: Any, y: Tensor) -> dict[str, Any]:
+    """Return what takes more passes than a prediction, of posteriors of small networks for tables."""
+    source, batches = posterior.source, prepared.batches
+    model = source.model
+    draws = min(LOO_DRAWS, MOST_WORK // (max(1, model.size) * len(y)))
+    if not (isinstance(x, Tensor) and x.dim() == 2 and isinstance(batches, TensorBatches)) or draws < 1:
+        return {}
+    found: dict[str, Any] = {"linear": model.is_linear}
+    if batches.n * model.size <= MOST_WORK // WORK_PASSES:
+        if isinstance(source, MeanFieldDraws):
+            found["k_hat"] = k_hat(source, batches.x, batches.y)
+        measured = stationarity(source, batches.x, batches.y)
+        if measured is not None:
+            found |= {"slope": measured.slope, "spread_ratio": measured.spread, "spread_error": measured.error}
+    available = source.available
+    drawn = source.joined(draws if available is None else min(draws, available), _generator(model.device))
+    found |= leave_one_out(source, prepared, _outputs(model, drawn, x), drawn, y)
+    few = Draws(*(_first(part, DRAWS) for part in drawn))
+    held = prepared.validation
+    if held is None:
+        found["p_value"] = p_value(model.likelihood, _outputs(model, few, x), few.noise, y, jointly=False)
+    else:
+        inputs = Posterior(source, prepared.units, flat_target=False).network_inputs(take(held[0], slice(0, ROWS)))
+        target = prepared.units.targets(
+            model.likelihood.network_scale(model.likelihood.target(held[1][:ROWS])).to(y.dtype)
+        )
+        found["p_value"] = p_value(model.likelihood, _outputs(model, drawn, inputs), drawn.noise, target, jointly=True)
+    return found
+
+
+def _outputs(model: BayesianModel[Any], drawn: Draws, x: Tensor) -> Tensor:
+    with torch.no_grad():
+        return forward_draws(model, drawn, x, rows=len(x), memory=MEMORY)
+
+
+def _first(part: Any, count: int) -> Any:
+    """Return the first draws of tensors of draws: evenly spaced ones."""
+    if isinstance(part, dict):
+        return {name: _first(tensor, count) for name, tensor in part.items()}
+    return part[:: max(1, len(part) // count)][:count]
+
+
+def _generator(device: torch.device) -> torch.Generator:
+    return torch.Generator(device).manual_seed(0)
 
 
 def verdict(health: dict[str, Any]) -> str:
@@ -122,12 +200,15 @@ def found_nothing(health: dict[str, Any]) -> bool:
 
 
 def warn_of(health: dict[str, Any], algorithm: str) -> None:
-    """Warn in one line if a fit does not make sense.
+    """Warn in one line if a fit does not make sense, and in one if its chains are far from mixed.
 
     Args:
         health: What `look_at` returned.
         algorithm: Name of the algorithm.
     """
+    if are_far_from_mixed(health):
+        fix = "use more epochs, algorithm='mclmc', or 'lineargibbs' for a linear model"
+        warnings.warn(f"the fit by {algorithm}: {not_mixed(health)}; {fix}", FitWarning, stacklevel=3)
     found = health.get("verdict")
     more = "use more epochs" if algorithm == "SVGI" else "use more epochs, or algorithm='svgi'"
     if found == WORSE_THAN_CONSTANT:

@@ -154,7 +154,7 @@ def _merged(plans: Sequence[Plan], folders: Sequence[Path], outcomes: Sequence[O
         flat_target=prepared.flat_target,
         history=history,
         settings=plans[0].settings,
-        health=look_at(source, prepared),
+        health=look_at(source, prepared, history if plans[0].method.optimizes else ()),
     )
 
 

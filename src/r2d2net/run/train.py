@@ -156,7 +156,7 @@ def finish(plan: Plan, run: Progressing, folder: Path | None) -> Posterior[Any]:
             {**labels, "validation": validation_score(source, prepared, FINAL_DRAWS, settings["score"])}
         ]
     if not plan.is_part:
-        posterior.health = look_at(source, prepared)
+        posterior.health = look_at(source, prepared, run.history if plan.method.optimizes else ())
     if folder is not None:
         posterior.save(folder)
         (folder / INTERRUPTED).unlink(missing_ok=True)

@@ -1,0 +1,136 @@
+"""What a fit's measures mean: the flags they raise, and one line for people.
+
+    what                     flagged if                        because
+    slope                    > 1                               the means are off by one of their own deviations
+    spread                   < 1/2 or > 2, by 2 errors         deviations are off by more than a factor sqrt(2)
+    k_hat, linear models     > 1                               the mean of the importance ratios is not finite
+    p_value                  < 0.001 or > 0.999                the noise does not fit the residuals
+    levelled                 False                             the loss still fell
+    r_hat, effective_draws   > 1.2, or < 10 draws              chains have not mixed: their mean is off by a third of
+                                                               a deviation
+    verdict                  worse than a constant, collapsed to one, wild at new rows
+
+R-hat of a few dozen independent draws is up to 1.1 by chance in the worst of 64 rows, so that 1.01 would flag all.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+STEEP = 1.0
+SPREAD = (0.5, 2.0)
+SURE = 2.0  # standard errors
+INFINITE_MEAN = 1.0  # Pareto shape from which the ratios have no mean
+RELIABLE = 0.7
+UNLIKELY = 0.001
+NOT_MIXED, FEWEST_DRAWS = 1.2, 10.0
+FAR_FROM_MIXED, HARDLY_ANY = 1.5, 5.0  # of a warning
+
+
+def flags(health: dict[str, Any]) -> list[str]:
+    """List what is wrong with a fit, each in a few words.
+
+    Args:
+        health: The measures of `r2d2net.run.health.look_at`.
+
+    Returns:
+        The flags; none if nothing is wrong.
+    """
+    found = [health["verdict"]] if health["verdict"] in BAD_VERDICTS else []
+    if (health.get("slope") or 0.0) > STEEP:
+        found.append(f"means are {health['slope']:.1f} sd off their optimum")
+    spread, error = health.get("spread_ratio"), SURE * (health.get("spread_error") or 0.0)
+    if spread is not None and spread + error < SPREAD[0]:
+        found.append(f"draws are too narrow, {_factor(spread)} of the sd")
+    if spread is not None and spread - error > SPREAD[1]:
+        found.append(f"draws are too wide, {_factor(spread)} of the sd")
+    if health.get("linear") and (health.get("k_hat") or 0.0) > INFINITE_MEAN:
+        found.append(f"k-hat {health['k_hat']:.1f}: the weights' posterior is of another shape")
+    chance = health.get("p_value")
+    if chance is not None and chance < UNLIKELY:
+        found.append("noise is too small for the residuals")
+    if chance is not None and chance > 1 - UNLIKELY:
+        found.append("noise is too large for the residuals")
+    if health.get("levelled") is False:
+        found.append("the loss still fell")
+    if "r_hat" in health and not (health["r_hat"] <= NOT_MIXED and health["effective_draws"] >= FEWEST_DRAWS):
+        found.append(not_mixed(health))
+    return found
+
+
+def not_mixed(health: dict[str, Any]) -> str:
+    """Say that chains have not mixed.
+
+    Args:
+        health: The measures, with those of chains.
+    """
+    return f"chains have not mixed (R-hat {health['r_hat']:.2f}, effective draws {health['effective_draws']:.1f})"
+
+
+def are_far_from_mixed(health: dict[str, Any]) -> bool:
+    """Tell whether chains have mixed so little that their user must be warned.
+
+    Args:
+        health: The measures.
+    """
+    return "r_hat" in health and not (health["r_hat"] <= FAR_FROM_MIXED and health["effective_draws"] >= HARDLY_ANY)
+
+
+def line(health: dict[str, Any]) -> str:
+    """Say in one line how a fit is.
+
+    Args:
+        health: The measures, with "flags".
+
+    Returns:
+        The line, without a full stop.
+
+    Example:
+        >>> line({"verdict": "fits", "flags": [], "k_hat": 0.31, "linear": True, "levelled": True, "p_value": 0.48})
+        'health: nothing wrong found; k-hat 0.31 (q covers its target), predictive p-value 0.48, the loss had ...off'
+        >>> line({"verdict": "not checked", "flags": []})
+        'health: not checked'
+    """
+    if health["verdict"] == "not checked":
+        return "health: not checked"
+    facts = list(_facts(health))
+    opening = f"WARNING, {'; '.join(health['flags'])}" if health["flags"] else "nothing wrong found"
+    if not health["flags"] and health["verdict"] != "fits":
+        opening = health["verdict"]
+    return f"health: {opening}" + ("" if not facts else f"; {', '.join(facts)}")
+
+
+def _facts(health: dict[str, Any]) -> Any:
+    shape = health.get("k_hat")
+    if shape is not None:
+        if shape <= RELIABLE:
+            words = "q covers its target"
+        elif health.get("linear"):
+            words = "above 0.7: read the weights' intervals with care"
+        else:
+            words = "above 0.7, as is usual for a network's weights, which are not identified: judge by predictions"
+        yield f"k-hat {shape:.2f} ({words})"
+    if health.get("slope") is not None:
+        yield f"means {health['slope']:.2f} sd off"
+    if health.get("spread_ratio") is not None:
+        yield f"spread {_factor(health['spread_ratio'])}"
+    if "r_hat" in health and not_mixed(health) not in health["flags"]:
+        yield f"R-hat {health['r_hat']:.2f}, effective draws {health['effective_draws']:.0f}"
+    if "elpd" in health:
+        how = "exact" if health["loo_exact"] else "PSIS"
+        bad = health["loo_bad"]
+        rows = "" if bad == 0 else f", {math.ceil(100 * bad)}% of rows with k above 0.7"
+        yield f"left-out log density {health['elpd']:.3g} ± {health['elpd_error']:.2g} nats a row ({how}{rows})"
+    if health.get("p_value") is not None:
+        yield f"predictive p-value {health['p_value']:.2g}"
+    if health.get("levelled"):
+        yield "the loss had levelled off"
+
+
+def _factor(spread: float) -> str:
+    """Return the factor by which deviations are off, given that of variances."""
+    return f"{math.sqrt(max(spread, 0.0)):.2f}"
+
+
+BAD_VERDICTS = ("worse than a constant", "collapsed to a constant", "wild at new rows")
