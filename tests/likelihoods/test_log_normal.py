@@ -29,9 +29,31 @@ def test_by_scipy(prediction):
     for found, name in ((prediction.log_prob(y).exp(), "pdf"), (prediction.cdf(y), "cdf")):
         torch.testing.assert_close(found, torch.from_numpy(sum(getattr(law, name)(y.numpy()) for law in laws) / 2))
     means = torch.from_numpy(np.stack([law.mean() for law in laws]))
-    torch.testing.assert_close(prediction.mean, means.mean(0))
+    torch.testing.assert_close(prediction.mean, means.mean(0))  # the median of two draws is their average
     inside = torch.from_numpy(sum(law.var() for law in laws) / 2)
     torch.testing.assert_close(prediction.std, (inside + means.var(0, correction=0)).sqrt())
+
+
+def test_the_mean_is_a_median_over_draws_of_bounded_means():
+    log = Regression(torch.tensor([[0.0, 1.0], [0.5, 1.5], [200.0, 300.0]], dtype=torch.float64), torch.tensor(0.0001))
+    bounded = LogRegression(log, torch.tensor(20.0, dtype=torch.float64))
+    torch.testing.assert_close(bounded.mean, torch.tensor([0.50005, 1.50005], dtype=torch.float64).exp())
+    assert bounded.samples.max() == 20
+    assert torch.isfinite(bounded.std).all()
+    assert torch.equal(
+        LogRegression(log).log_prob(torch.tensor([2.0, 2.0])), bounded.log_prob(torch.tensor([2.0, 2.0]))
+    )
+
+
+def test_a_row_far_outside_the_data_has_a_bounded_mean():
+    x = normal(80, 1).float()
+    y = torch.exp(1 + x[:, 0] + 0.2 * normal(80, seed=1).float())
+    model = rn.BayesianModel(torch.nn.Linear(1, 1), None, LogNormal())
+    posterior = rn.fit(model, (x, y), "lineargibbs", epochs=200, seed=0, verbose=False)
+    predicted = posterior.predict(torch.tensor([[0.0], [1e3]]), 50)
+    most = torch.exp(y.log().mean() + 4 * y.log().std(correction=0))
+    torch.testing.assert_close(predicted.mean[0], torch.tensor(1 + 0.02).exp(), rtol=0.1, atol=0)
+    torch.testing.assert_close(predicted.mean[1], most, rtol=1e-3, atol=0)
 
 
 def test_intervals_are_positive_and_quantiles_invert(prediction):

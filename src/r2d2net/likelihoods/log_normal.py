@@ -6,6 +6,11 @@ Targets are standardised as logarithms, on which everything is as with `Gaussian
 exact samplers. Only predictions return to the user's units, by
 
     E[y | w] = exp(f + s^2 / 2),   Var[y | w] = (exp(s^2) - 1) E[y | w]^2.
+
+The average of E[y | w] over the posterior need not exist: under heavy-tailed priors f may have tails heavier than
+normal, and then E exp(f) is infinite: far outside the data an average over draws would be that of a few of them. So the
+prediction's mean is the median of E[y | w] over the draws, each at most exp(m + 4 d) for training targets whose
+logarithms have mean m and deviation d. Quantiles and densities are of the mixture itself.
 """
 
 from __future__ import annotations
@@ -21,22 +26,32 @@ from r2d2net.likelihoods.base import Likelihood, Noise, Unit, real_target
 from r2d2net.likelihoods.gaussian import Gaussian
 from r2d2net.prediction import Mixture, Regression, like_draw
 
+DEVIATIONS = 4.0  # of the logarithms of the training targets above their mean: the largest mean that is predicted
+
 
 @dataclass(frozen=True)
 class LogRegression(Mixture):
     """Prediction of a positive target: a mixture of log-normal laws, one for each draw of the weights.
 
     Attributes:
-        samples: E[y | w] for each draw of the weights w.
+        samples: E[y | w] for each draw of the weights w, at most ``largest``.
         log: Prediction of the logarithm of the target.
+        largest: Bound of the samples, for each output or for all; by default there is none.
     """
 
     samples: Tensor = field(init=False)
     log: Regression
+    largest: Tensor | None = None
 
     def __post_init__(self) -> None:
         mean = torch.exp(self.log.samples + self.log.noise_variance / 2)
-        object.__setattr__(self, "samples", mean)  # frozen
+        bounded = mean if self.largest is None else torch.minimum(mean, self.largest)
+        object.__setattr__(self, "samples", bounded)  # frozen
+
+    @property
+    def mean(self) -> Tensor:
+        """Median over the draws of E[y | w]."""
+        return self.samples.quantile(0.5, dim=0)
 
     @property
     def aleatoric(self) -> Tensor:
@@ -44,7 +59,8 @@ class LogRegression(Mixture):
         return (spread * self.samples.square()).mean(0).sqrt()
 
     def without_output_dimension(self) -> Self:
-        return replace(self, log=self.log.without_output_dimension())
+        largest = None if self.largest is None else self.largest.squeeze(-1)
+        return replace(self, log=self.log.without_output_dimension(), largest=largest)
 
     def cdf(self, y: Tensor) -> Tensor:
         positive = y > 0
@@ -99,7 +115,12 @@ class LogNormal(Gaussian):
         return Gaussian(self.noise)
 
     def predict(self, outputs: Tensor, noise: Noise, unit: Unit) -> LogRegression:  # type: ignore[override]
-        return LogRegression(super().predict(outputs, noise, unit))
+        return LogRegression(super().predict(outputs, noise, unit), largest_mean(unit))
+
+
+def largest_mean(unit: Unit) -> Tensor:
+    """Return the bound of E[y | w] for the units of log y: exp(centre + 4 scales), in units of y."""
+    return torch.exp(unit.center + DEVIATIONS * unit.scale)
 
 
 NORMAL = (Gaussian, LogNormal)  # whose noise is normal on the network's scale: these classes, no subclass of theirs
