@@ -91,7 +91,7 @@ def test_a_chain_that_knows_only_its_training_rows_is_told():
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
         posterior = rn.fit(model, (x, y), "sghmc", epochs=300, verbose=False)
-    mixed, wild = (str(warning.message) for warning in told if warning.category is FitWarning)
+    wild, mixed = (str(warning.message) for warning in told if warning.category is FitWarning)
     assert "chains have not mixed" in mixed
     assert "is wild at new rows: its predictions away from the training rows vary" in wild
     new_x, new_y = table(500, 400, seed=1)

@@ -206,9 +206,6 @@ def warn_of(health: dict[str, Any], algorithm: str) -> None:
         health: What `look_at` returned.
         algorithm: Name of the algorithm.
     """
-    if are_far_from_mixed(health):
-        fix = "use more epochs, algorithm='mclmc', or 'lineargibbs' for a linear model"
-        warnings.warn(f"the fit by {algorithm}: {not_mixed(health)}; {fix}", FitWarning, stacklevel=3)
     found = health.get("verdict")
     more = "use more epochs" if algorithm == "SVGI" else "use more epochs, or algorithm='svgi'"
     if found == WORSE_THAN_CONSTANT:
@@ -218,8 +215,12 @@ def warn_of(health: dict[str, Any], algorithm: str) -> None:
     elif found == SWINGS:
         how = f"its predictions away from the training rows vary {health['swing']:.3g} times as much as the targets"
     else:
-        return
-    warnings.warn(f"the fit by {algorithm} is {found}: {how}; {more}", FitWarning, stacklevel=3)
+        how = ""
+    if how:
+        warnings.warn(f"the fit by {algorithm} is {found}: {how}; {more}", FitWarning, stacklevel=3)
+    if are_far_from_mixed(health):
+        fix = "use more epochs, algorithm='mclmc', or 'lineargibbs' for a linear model"
+        warnings.warn(f"the fit by {algorithm}: {not_mixed(health)}; {fix}", FitWarning, stacklevel=3)
 
 
 # --- what is measured
