@@ -32,13 +32,13 @@ def test_examples_pass_strict_type_checks(tmp_path: Path) -> None:
     cache = tmp_path / "cache"
     options = ["--config-file", settings, "--cache-dir", cache, "--follow-imports", "silent"]
     done = subprocess.run(
-        [sys.executable, "-m", "mypy", *options, *files], cwd=tmp_path, capture_output=True, text=True, timeout=300
+        [sys.executable, "-m", "mypy", *options, *files], cwd=tmp_path, capture_output=True, text=True, timeout=900
     )
     assert done.returncode == 0, done.stdout
     wrong = files[0].read_text(encoding="utf-8").replace("p.interval(0.9)", "p.probs")
     files[0].write_text(wrong, encoding="utf-8")
     done = subprocess.run(
-        [sys.executable, "-m", "mypy", *options, files[0]], cwd=tmp_path, capture_output=True, text=True, timeout=300
+        [sys.executable, "-m", "mypy", *options, files[0]], cwd=tmp_path, capture_output=True, text=True, timeout=900
     )
     assert '"Regression" has no attribute "probs"' in done.stdout  # the checks see what a posterior predicts
 
@@ -53,7 +53,7 @@ def test_commands_run(tmp_path: Path) -> None:
             env={**os.environ, "PATH": bin_first},
             capture_output=True,
             text=True,
-            timeout=300,
+            timeout=900,
         )
         assert done.returncode == 0, done.stderr
     assert (tmp_path / "run" / "report.html").stat().st_size > 10_000

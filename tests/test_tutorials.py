@@ -9,6 +9,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 TUTORIALS = Path(__file__).parents[1] / "tutorials"
 NUMBER = re.compile(r"\d+(?:\.\d+)?")
 
@@ -42,6 +44,7 @@ def test_input_selection() -> None:
     assert 82 < cover < 97  # 87.1 to 91.5
 
 
+@pytest.mark.slow
 def test_ood_digits() -> None:
     text = printed("ood_digits")
     r2d2, gaussian = text[: text.index("Gaussian:")], text[text.index("Gaussian:") :]
@@ -55,6 +58,7 @@ def test_ood_digits() -> None:
         assert figures(part, r"inverted +entropy +AUROC ([\d.]+)") > [inverted]
 
 
+@pytest.mark.slow
 def test_transformer() -> None:
     text = printed("transformer")
     # Seeds 0 to 3: right .74 to .80 and NLL .81 to 1.63 before, .84 to .87 and .39 to .43 after.

@@ -142,6 +142,7 @@ def test_left_out_classes_are_less_likely_than_fitted_ones(outputs, likelihood):
     assert constant < left_out.elpd / 60 < fitted
 
 
+@pytest.mark.slow
 def test_left_out_classes_agree_with_refits():
     """Mean left-out log probability of 10 rows against 10 refits, within 0.05."""
     generator = torch.Generator().manual_seed(0)

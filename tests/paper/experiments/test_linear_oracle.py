@@ -34,6 +34,7 @@ def test_under_a_normal_prior_the_mean_is_the_ridge() -> None:
     assert of_predictions(posterior, x).worst_rhat < 1.01
 
 
+@pytest.mark.slow
 def test_under_r2d2_it_is_the_posterior_of_hmc() -> None:
     x, y = rows()
     model = BayesianModel(nets.paper_mlp(4, 0), R2D2())
