@@ -4,13 +4,16 @@ from r2d2net.shrinkage.contributions import Contributions, contributions
 from r2d2net.shrinkage.effective_weights import effective_weights
 from r2d2net.shrinkage.partial_dependence import PartialDependence, partial_dependence
 from r2d2net.shrinkage.relevance import Relevance, input_relevance
+from r2d2net.shrinkage.selection import Selection, select
 
 __all__ = [
     "Contributions",
     "PartialDependence",
     "Relevance",
+    "Selection",
     "contributions",
     "effective_weights",
     "input_relevance",
     "partial_dependence",
+    "select",
 ]

@@ -1,0 +1,296 @@
+"""Selection of inputs with a bound on the share of false ones.
+
+Each input, or group of inputs that can stand for each other, has the p-value of a randomization test on rows that the
+network has not seen (`randomization_test`); Benjamini and Hochberg's rule bounds the expected share of false ones:
+
+    q_(k) = min over l >= k of  m p_(l) / l,        selected are the inputs with q <= fdr
+
+Three facts about it. The test needs the law of each input given the others, which is estimated from the rows
+(`conditional_inputs`), and no assumption on how y depends on them. It is no threshold of posterior probabilities: of
+inputs whose share in the output's variance is above 1% with 90% probability more than a tenth may be false where inputs
+are correlated. Unlike knockoffs, whose rule can select k inputs only if k >= 1 / fdr, it can select a single one.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from r2d2net.errors import DataError, Value, require, require_seed, require_whole
+from r2d2net.network_inputs import as_tensors
+from r2d2net.posterior import Posterior
+from r2d2net.run.fit import fit
+from r2d2net.shrinkage.conditional_inputs import ConditionalInputs
+from r2d2net.shrinkage.input_groups import similarities
+from r2d2net.shrinkage.randomization_test import LeftOut, randomization_p_values
+from r2d2net.shrinkage.relevance import input_relevance
+from r2d2net.specification import method_from
+
+CORRELATED = 0.8  # least similarity of the inputs of a group
+FEWEST = 20  # rows
+LEAST = 0.002  # share of a network's variance from which it is asked about an input
+MOST_ASKED = 60  # inputs that a network is asked about, those of the largest shares
+ALONE_DRAWS, RELEVANCE_DRAWS = 30, 30
+Refit = Callable[[Tensor, Any], Posterior[Any]]
+
+
+class Selection(NamedTuple):
+    """Which inputs are selected, and why.
+
+    Attributes:
+        selected: Whether each input is selected, (inputs,).
+        p_value: p-value of the group of each input, (inputs,).
+        q_value: Least fdr at which the input would be selected, (inputs,).
+        group: Number of the group of each input, from 0; inputs of a group are selected together.
+        fdr: The bound on the expected share of false groups among those selected.
+        line: The result in one sentence.
+    """
+
+    selected: Tensor
+    p_value: Tensor
+    q_value: Tensor
+    group: Tensor
+    fdr: float
+    line: str
+
+    @property
+    def indices(self) -> list[int]:
+        """Numbers of the selected inputs."""
+        return [int(i) for i in self.selected.nonzero().flatten()]
+
+
+def select(
+    posterior: Posterior[Any],
+    x: Any,
+    y: Any,
+    *,
+    fdr: float = 0.1,
+    groups: Sequence[Sequence[int]] | None = None,
+    correlated: float | None = CORRELATED,
+    folds: int | Literal["left out"] = 5,
+    refit: Refit | None = None,
+    draws: int = ALONE_DRAWS,
+    resamples: int = 4000,
+    seed: int = 0,
+    progress: Callable[[int, int], None] = lambda done, total: None,
+) -> Selection:
+    """Select the inputs on which the target depends, with a bound on the share of false ones.
+
+    Args:
+        posterior: A fitted network. It is fitted again to the rows outside each fold, by the same algorithm.
+        x: The table of the fit, in the user's units, or rows that the fit has not seen (``folds="left out"``).
+        y: Their targets.
+        fdr: Bound on the expected share of false discoveries, strictly between 0 and 1.
+        groups: For each input the columns that belong to it, such as those of a category; by default each column is an
+            input of its own.
+        correlated: Inputs whose correlation is at least this are tested and selected as a group, since the data can
+            hardly tell them apart; None tests every input by itself.
+        folds: Number of folds; "left out" if the posterior has not seen these rows, which are then tested without
+            fitting again.
+        refit: Fits a network to other rows (x, y), in place of the posterior's own model and algorithm.
+        draws: Number of posterior draws that a prediction is a mean of.
+        resamples: Number of draws of each input, which bounds p-values from below by 1 / (resamples + 1).
+        seed: Seed of folds and draws.
+        progress: Called after each input of the test with the number of inputs done and the total.
+
+    Returns:
+        The selection. No input may be selected: then its line says so.
+
+    Raises:
+        DataError: If the rows are not a table with targets, or too few.
+        ParameterError: If an argument is out of range.
+
+    Example:
+        >>> import r2d2net as rn
+        >>> x = torch.randn(100, 6, generator=torch.Generator().manual_seed(0))
+        >>> y = x[:, 0] - x[:, 3] + 0.5 * torch.randn(100, generator=torch.Generator().manual_seed(1))
+        >>> model = rn.BayesianModel(torch.nn.Linear(6, 1), rn.priors.R2D2.adaptive())
+        >>> posterior = rn.fit(model, (x, y), "lineargibbs", epochs=100, verbose=False)
+        >>> select(posterior, x, y).line
+        'selected 2 of 6 inputs: of such selections at most 10% are false on average'
+    """
+    require(0 < fdr < 1, "fdr", fdr, "use a share strictly between 0 and 1, such as 0.1")
+    known = correlated is None or 0 < correlated <= 1
+    require(known, "correlated", correlated, "use a correlation above 0 and at most 1, or None")
+    left_out = isinstance(folds, str)
+    if left_out:
+        require(folds == "left out", "folds", folds, "use a number of folds, or 'left out'")
+    else:
+        require_whole("folds", folds, least=2)
+    require_whole("draws", draws)
+    require_whole("resamples", resamples)
+    require_seed(seed)
+    table, targets = as_table(x, y)
+    inputs = inputs_of(groups, table.shape[1])
+    number = groups_of(table, inputs, correlated)
+    joined = [
+        [c for i in (number == g).nonzero().flatten() for c in inputs[int(i)]] for g in range(int(number.max()) + 1)
+    ]
+    parts = [np.arange(len(table))] if left_out else _folds(len(table), int(folds), seed)
+    fitted: list[LeftOut] = []
+    for part in parts:
+        held = torch.from_numpy(part)
+        rest = np.setdiff1d(np.arange(len(table)), part)
+        network = posterior if left_out else (refit or _again(posterior))(table[rest], targets[rest])
+        seen = table if left_out else table[rest]
+        fitted.append(LeftOut(network, held, _used(network, seen, joined, seed)))
+    law = ConditionalInputs(table, joined)
+    p = randomization_p_values(
+        fitted, table, targets, law, draws=draws, resamples=resamples, seed=seed, progress=progress
+    )
+    q = false_discovery_rates(p)
+    selected = q <= fdr
+    return Selection(
+        selected=selected[number],
+        p_value=p[number],
+        q_value=q[number],
+        group=number,
+        fdr=fdr,
+        line=in_words(selected, [len(group) for group in members], fdr, len(table)),
+    )
+
+
+def false_discovery_rates(p: Tensor) -> Tensor:
+    """Compute the least false discovery rate at which each hypothesis is rejected (Benjamini and Hochberg, 1995).
+
+    Args:
+        p: p-values, (hypotheses,).
+
+    Returns:
+        The q-values, (hypotheses,).
+
+    >>> false_discovery_rates(torch.tensor([0.01, 0.5, 0.02]))
+    tensor([0.0300, 0.5000, 0.0300])
+    """
+    m = len(p)
+    ascending, order = p.sort()
+    ratio = ascending * m / torch.arange(1, m + 1, dtype=p.dtype)
+    least = ratio.flip(0).cummin(0).values.flip(0).clamp(max=1)
+    return torch.empty_like(p).scatter_(0, order, least)
+
+
+def in_words(selected: Tensor, sizes: Sequence[int], fdr: float, rows: int) -> str:
+    """Say in a sentence what was selected.
+
+    Args:
+        selected: Whether each group is selected.
+        sizes: Number of inputs of each group.
+        fdr: The bound.
+        rows: Number of rows.
+    """
+    count, total = int(selected.sum()), len(sizes)
+    noun = "inputs" if max(sizes) == 1 else "groups of inputs"
+    if count == 0:
+        return f"no input can be selected at a false discovery rate of {fdr:g} with these {rows} rows"
+    return f"selected {count} of {total} {noun}: of such selections at most {fdr:.0%} are false on average"
+
+
+def as_table(x: Any, y: Any) -> tuple[Tensor, Tensor]:
+    """Check a table and its targets.
+
+    Args:
+        x: The table.
+        y: The targets.
+
+    Returns:
+        Both, the table in float64.
+    """
+    table = as_tensors(x)
+    if isinstance(table, tuple) or table.dim() != 2:
+        raise DataError("is no table", argument="x", fix="give one table (rows, inputs)")
+    targets = torch.as_tensor(y)
+    if targets.dim() == 0 or len(targets) != len(table):
+        rows = 1 if targets.dim() == 0 else len(targets)
+        raise DataError(("has ", Value(len(table)), f" rows and y has {rows}"), argument="x", fix="they must agree")
+    if len(table) < FEWEST:
+        raise DataError(("has ", Value(len(table)), " rows"), argument="x", fix=f"a test takes {FEWEST} or more")
+    if not bool(torch.isfinite(table).all()):
+        raise DataError("holds a number that is not finite", argument="x", fix="fill in missing cells")
+    return table.double().cpu(), targets.cpu()
+
+
+def inputs_of(groups: Sequence[Sequence[int]] | None, columns: int) -> list[list[int]]:
+    """List the columns of each input, and check that no column belongs to two.
+
+    Args:
+        groups: Columns of each input; None for one column each.
+        columns: Number of columns.
+    """
+    if groups is None:
+        return [[i] for i in range(columns)]
+    inputs = [[int(i) for i in group] for group in groups]
+    named = [i for group in inputs for i in group]
+    known = all(inputs) and all(0 <= i < columns for i in named)
+    require(known, "groups", groups, f"use lists of columns from 0 to {columns - 1}, none of them empty")
+    require(len(named) == len(set(named)), "groups", groups, "let each column belong to one input only")
+    return inputs
+
+
+def groups_of(x: Tensor, inputs: Sequence[Sequence[int]], correlated: float | None) -> Tensor:
+    """Number the groups of inputs that are tested together, by complete-linkage clustering.
+
+    Args:
+        x: The table.
+        inputs: Columns of each input.
+        correlated: Least similarity of two inputs of a group; None for one group each.
+
+    Returns:
+        The number of each input's group, (inputs,), from 0 in the order of the inputs.
+    """
+    from scipy.cluster.hierarchy import fcluster, linkage
+    from scipy.spatial.distance import squareform
+
+    if correlated is None or len(inputs) < 2:
+        return torch.arange(len(inputs))
+    if all(len(columns) == 1 for columns in inputs):
+        centred = x[:, [columns[0] for columns in inputs]]
+        centred = centred - centred.mean(0)
+        scaled = centred / centred.norm(dim=0).clamp(min=1e-300)
+        alike = (scaled.T @ scaled).abs()
+    else:
+        alike = similarities(x, inputs)
+    distance = squareform((1 - alike).clamp(min=0).fill_diagonal_(0).numpy(), checks=False)
+    labels = fcluster(linkage(distance, "complete"), 1 - correlated + 1e-9, "distance").tolist()
+    first: dict[int, int] = {}
+    return torch.tensor([first.setdefault(label, len(first)) for label in labels])
+
+
+def _folds(rows: int, count: int, seed: int) -> list[np.ndarray]:
+    order = np.random.default_rng(seed).permutation(rows)
+    return [np.sort(order[start::count]) for start in range(min(count, rows))]
+
+
+def _again(posterior: Posterior[Any]) -> Refit:
+    """Return a function that fits the posterior's model to other rows by its own algorithm."""
+    settings = posterior.settings
+    known = {"algorithm", "epochs", "seed"} <= settings.keys() and "stack" not in settings
+    require(known, "posterior", posterior, "give one that `fit` made, or `refit`")
+    method = method_from(settings["algorithm"])
+
+    def refit(x: Tensor, y: Any) -> Posterior[Any]:
+        model = copy.copy(posterior.model)
+        return fit(
+            model,
+            (x.to(model.dtype), y),
+            method,
+            epochs=settings["epochs"],
+            seed=settings["seed"],
+            standardize=settings["standardize"],
+            verbose=False,
+        )
+
+    return refit
+
+
+def _used(network: Posterior[Any], x: Tensor, inputs: Sequence[Sequence[int]], seed: int) -> Tensor:
+    """Whether a network uses each input enough to be asked about it, by rows that it may have seen."""
+    share = input_relevance(network, x, groups=inputs, draws=RELEVANCE_DRAWS, shuffles=1, seed=seed).mean
+    used = share >= LEAST
+    if int(used.sum()) > MOST_ASKED:
+        used &= share >= share.sort(descending=True).values[MOST_ASKED - 1]
+    return used.cpu()
