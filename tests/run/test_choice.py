@@ -17,18 +17,21 @@ def table(n, p, seed=0):
     return x, x[:, 0] + 0.1 * torch.randn(n, generator=g)
 
 
+def classes(n, p):
+    return torch.zeros(n, p), torch.zeros(n).long()
+
+
 CASES = {
     "linear": (rn.nets.mlp(5, [], 1), rn.likelihoods.Gaussian(), table(50, 5), {}, LinearGibbs),
     "wide": (nn.Linear(4000, 1), rn.likelihoods.Gaussian(), table(60, 4000), {}, LinearGibbs),
     "linear, dear": (nn.Linear(2000, 1), rn.likelihoods.Gaussian(), table(600, 2000), {}, MCLMC),
     "linear, very long": (nn.Linear(10, 1), rn.likelihoods.Gaussian(), table(400_000, 10), {}, MCLMC),
-    "many rows of classes": (
-        nn.Linear(5, 3),
-        rn.likelihoods.Categorical(),
-        (torch.zeros(3000, 5), torch.zeros(3000).long()),
-        {},
-        MCLMC,
-    ),
+    "many rows of classes": (nn.Linear(5, 3), rn.likelihoods.Categorical(), classes(3000, 5), {}, MCLMC),
+    "600 columns, three classes": (nn.Linear(600, 3), rn.likelihoods.Categorical(), classes(400, 600), {}, LinearGibbs),
+    "wide classes": (nn.Linear(20_000, 3), rn.likelihoods.Categorical(), classes(60, 20_000), {}, LinearGibbs),
+    "wide, many classes": (nn.Linear(4000, 20), rn.likelihoods.Categorical(), classes(100, 4000), {}, MCLMC),
+    "very wide, many classes": (nn.Linear(20_000, 10), rn.likelihoods.Categorical(), classes(60, 20_000), {}, SVGI),
+    "wide, many outputs": (nn.Linear(4000, 20), rn.likelihoods.Gaussian(), (classes(100, 4000)[0],) * 2, {}, MCLMC),
     "linear, known noise": (nn.Linear(5, 1), rn.likelihoods.Gaussian(noise=0.1), table(50, 5), {}, MCLMC),
     "network": (rn.nets.mlp(5, [20], 1), rn.likelihoods.Gaussian(), table(50, 5), {}, MCLMC),
     "many rows": (rn.nets.mlp(5, [50, 50], 1), rn.likelihoods.Gaussian(), table(5000, 5), {}, SVGI),
@@ -111,6 +114,22 @@ def test_epochs_where_the_user_names_none(method, rows, expected):
 )
 def test_runs_that_average_their_sweeps_take_a_thousand_steps(method, prior, rows, expected):
     assert epochs_for(rows, None, method, rn.BayesianModel(nn.Linear(2000, 1), prior)) == expected
+
+
+@pytest.mark.parametrize(
+    ("inputs", "outputs", "likelihood", "expected"),
+    [
+        (20_000, 3, rn.likelihoods.Categorical(), 277),
+        (100_000, 3, rn.likelihoods.Categorical(), 250),
+        (20_000, 2, rn.likelihoods.Categorical(), 1000),  # one logit
+        (4000, 3, rn.likelihoods.Categorical(), 1000),
+        (20_000, 1, rn.likelihoods.Gaussian(), 1000),
+        (20_000, 3, rn.likelihoods.Gaussian(), 277),
+    ],
+)
+def test_several_classes_of_wide_tables_have_fewer_sweeps(inputs, outputs, likelihood, expected):
+    model = rn.BayesianModel(nn.Linear(inputs, outputs), likelihood=likelihood)
+    assert epochs_for(60, None, LinearGibbs(), model) == expected
 
 
 def test_the_length_of_a_run_without_epochs_is_that_of_its_algorithm():

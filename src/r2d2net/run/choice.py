@@ -4,10 +4,11 @@
     a network for which gradients of all rows are affordable    MCLMC          better than SVGI wherever it was compared
     everything else                                             SVGI           batches of rows
 
-A sweep of linear chains costs about n^2 p multiplications for n rows of p > n inputs, else p^3 and some for each row,
-and for classes a Polya-Gamma variable for each row and class; a gradient of all rows
-costs n times the number of weights, or more in convolutions, whose weights are used many times. Early stopping, batches
-and data that come in a stream are SVGI's.
+A sweep of linear chains costs, for each output or logit, about n^2 p multiplications for n rows of p > n inputs, else
+p^3 and some for each row, and for classes a Polya-Gamma variable for each row and class; where several logits make it
+dear there are fewer sweeps, so that a run stays about a minute. A gradient of all rows costs n times the number of
+weights, or more in convolutions, whose weights are used many times. Early stopping, batches and data that come in a
+stream are SVGI's.
 """
 
 from __future__ import annotations
@@ -23,7 +24,9 @@ from r2d2net.inference import MCLMC, SVGI, LinearGibbs, Method
 from r2d2net.model import BayesianModel
 from r2d2net.run.batches import default_batch_size
 
-LARGEST_SWEEP = 1e8  # multiplications of a sweep of one linear chain: a few ms
+LARGEST_SWEEP = 1e8  # multiplications of a sweep of one linear chain, for one output: a few ms
+LARGEST_SWEEPS = 3e8  # the same for all outputs or logits together
+LARGEST_RUN, LEAST_SWEEPS = 6e10, 250  # multiplications of all sweeps for several outputs: a minute; but so many sweeps
 ROW_COST = 30  # multiplications of a sweep for each number of a table with more rows than inputs
 LARGEST_CLASSES = 5000  # rows times classes: above, Polya-Gamma variables cost more than gradients
 LARGEST_GRADIENT = 1e7  # rows times weights of a gradient: 10 ms or so for four chains
@@ -59,7 +62,7 @@ def choose(model: BayesianModel[Any], data: Any, *, batch_size: int | None, pati
     except (TypeError, IndexError, KeyError):
         return Choice(SVGI(), "SVGI: the data have no number of rows")  # `prepare` says what is wrong with them
     if model.is_linear:
-        outputs, p = model.bayesian[0].shape[0], math.prod(model.bayesian[0].shape[1:])
+        p, outputs = _sizes(model)
         affordable = linear_is_affordable(n, p, outputs, has_classes=model.likelihood.has_classes)
         if affordable and _suits(LinearGibbs(), model, n):
             return Choice(LinearGibbs(), f"LinearGibbs: one linear layer, {n} rows of {p} inputs")
@@ -82,23 +85,51 @@ def linear_is_affordable(n: int, p: int, outputs: int, *, has_classes: bool) -> 
 
     >>> linear_is_affordable(100, 4000, 1, has_classes=False), linear_is_affordable(10**6, 200, 1, has_classes=False)
     (True, False)
+    >>> [linear_is_affordable(60, 20_000, classes, has_classes=True) for classes in (3, 10)]
+    [True, False]
     """
-    cost = float(n) * n * p if n < p else float(p) ** 3 + float(n) * p * ROW_COST
+    one, every = _sweep_costs(n, p, outputs, has_classes=has_classes)
     rows = n * outputs if has_classes else 0  # as many Polya-Gamma variables
-    return cost <= LARGEST_SWEEP and rows <= LARGEST_CLASSES
+    return one <= LARGEST_SWEEP and every <= LARGEST_SWEEPS and rows <= LARGEST_CLASSES
+
+
+def sweeps_for(n: int, p: int, outputs: int, *, has_classes: bool) -> int:
+    """Most sweeps of linear chains that take about a minute, at least 250; the default number where there is one logit.
+
+    Args:
+        n: Number of rows.
+        p: Number of inputs.
+        outputs: Number of outputs, or of classes.
+        has_classes: Whether the targets are classes.
+
+    Returns:
+        The number.
+
+    >>> [sweeps_for(60, p, 3, has_classes=True) for p in (1000, 20_000, 100_000)]
+    [1000, 277, 250]
+    """
+    one, every = _sweep_costs(n, p, outputs, has_classes=has_classes)
+    most = LinearGibbs().default_epochs(n)
+    return most if every == one else min(most, max(LEAST_SWEEPS, int(LARGEST_RUN / every)))
+
+
+def _sweep_costs(n: int, p: int, outputs: int, *, has_classes: bool) -> tuple[float, float]:
+    """Return the multiplications of a sweep for one output or logit, and for all; two classes have one logit."""
+    one = float(n) * n * p if n < p else float(p) ** 3 + float(n) * p * ROW_COST
+    return one, one * (1 if has_classes and outputs == 2 else outputs)
 
 
 def epochs_for(rows: int, batch_size: int | None, method: Method, model: BayesianModel[Any] | None = None) -> int:
     """Passes over so many rows that make about 1,000 steps, at least 20 and at most 300.
 
     Where SVGI averages its sweeps it takes 1,000 steps however few the rows. Algorithms that see all rows at once have
-    a number of their own.
+    a number of their own, and `LinearGibbs` fewer sweeps where several outputs or classes make them dear.
 
     Args:
         rows: Number of training rows.
         batch_size: Rows of a step, None for the default.
         method: The algorithm.
-        model: The model, which decides whether SVGI averages.
+        model: The model, which decides whether SVGI averages and what sweeps of linear chains cost.
 
     Returns:
         The number of epochs.
@@ -109,11 +140,19 @@ def epochs_for(rows: int, batch_size: int | None, method: Method, model: Bayesia
     >>> epochs_for(100, None, SVGI(), BayesianModel(nn.Linear(1000, 1)))
     1000
     """
+    if isinstance(method, LinearGibbs) and model is not None and model.is_linear:
+        return sweeps_for(rows, *_sizes(model), has_classes=model.likelihood.has_classes)
     if method.full_batch:
         return method.default_epochs(rows)
     batches = max(1, rows // (batch_size or default_batch_size(rows)))
     averages = isinstance(method, SVGI) and model is not None and method.averaging_of(model, rows) < 1
     return min(STEPS if averages else MOST_EPOCHS, max(LEAST_EPOCHS, math.ceil(STEPS / batches)))
+
+
+def _sizes(model: BayesianModel[Any]) -> tuple[int, int]:
+    """Return the numbers of inputs and outputs of a linear model."""
+    outputs, *inputs = model.bayesian[0].shape
+    return math.prod(inputs), outputs
 
 
 def _suits(method: Method, model: BayesianModel[Any], n: int) -> bool:
