@@ -7,7 +7,7 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 import r2d2net as rn
-from r2d2net.inference import HMC, MCLMC, SVGI, LinearGibbs
+from r2d2net.inference import HMC, MCLMC, SVGI, LinearFirst, LinearGibbs
 from r2d2net.run.choice import choose, epochs_for
 
 
@@ -19,6 +19,10 @@ def table(n, p, seed=0):
 
 def classes(n, p):
     return torch.zeros(n, p), torch.zeros(n).long()
+
+
+def path(inputs, outputs=1):
+    return rn.nets.mlp(inputs, [8], outputs, linear=True)
 
 
 CASES = {
@@ -34,6 +38,11 @@ CASES = {
     "wide, many outputs": (nn.Linear(4000, 20), rn.likelihoods.Gaussian(), (classes(100, 4000)[0],) * 2, {}, MCLMC),
     "linear, known noise": (nn.Linear(5, 1), rn.likelihoods.Gaussian(noise=0.1), table(50, 5), {}, MCLMC),
     "network": (rn.nets.mlp(5, [20], 1), rn.likelihoods.Gaussian(), table(50, 5), {}, MCLMC),
+    "wide, linear path": (path(300), rn.likelihoods.Gaussian(), table(100, 300), {}, LinearFirst),
+    "linear path": (path(5), rn.likelihoods.Gaussian(), table(50, 5), {}, MCLMC),
+    "wide, linear path, known noise": (path(90), rn.likelihoods.Gaussian(noise=0.1), table(50, 90), {}, MCLMC),
+    "wide, linear path, classes": (path(90, 3), rn.likelihoods.Categorical(), classes(50, 90), {}, MCLMC),
+    "wide, linear path, batches": (path(90), rn.likelihoods.Gaussian(), table(50, 90), {"batch_size": 10}, SVGI),
     "many rows": (rn.nets.mlp(5, [50, 50], 1), rn.likelihoods.Gaussian(), table(5000, 5), {}, SVGI),
     "batches": (rn.nets.mlp(5, [20], 1), rn.likelihoods.Gaussian(), table(50, 5), {"batch_size": 10}, SVGI),
     "patience": (rn.nets.mlp(5, [20], 1), rn.likelihoods.Gaussian(), table(50, 5), {"patience": 3}, SVGI),
@@ -76,6 +85,12 @@ def test_the_choice_is_stored_and_the_fit_is_that_of_the_algorithm_itself(tmp_pa
     assert loaded.settings == automatic.settings
     again = rn.fit(model, data, "auto", epochs=10, verbose=False, resume=tmp_path)
     assert torch.equal(again.sample(5, seed=0), by_name.sample(5, seed=0))
+
+
+def test_a_wide_table_with_a_linear_path_is_fitted_by_linear_first():
+    posterior = rn.fit(rn.BayesianModel(path(40)), table(20, 40), "auto", verbose=False)
+    assert posterior.settings["chosen"] == "LinearFirst: a linear path, 20 rows of 40 inputs"
+    assert posterior.settings["epochs"] == LinearFirst().default_epochs(20)
 
 
 def test_estimators_take_auto():

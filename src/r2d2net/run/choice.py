@@ -1,6 +1,7 @@
 """The algorithm that ``algorithm="auto"`` stands for, and how long a run is where the user does not say.
 
     one Linear layer, a sweep of which is affordable            LinearGibbs    exact
+    the same beside a network, more inputs than rows            LinearFirst    numbers only: A exactly, then the network
     a network for which gradients of all rows are affordable    MCLMC          better than SVGI wherever it was compared
     everything else                                             SVGI           batches of rows
 
@@ -20,8 +21,9 @@ from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
 from r2d2net.errors import DataError, ParameterError
-from r2d2net.inference import MCLMC, SVGI, LinearGibbs, Method
+from r2d2net.inference import MCLMC, SVGI, LinearFirst, LinearGibbs, Method
 from r2d2net.model import BayesianModel
+from r2d2net.nets.linear_path import LinearPath
 from r2d2net.run.batches import default_batch_size
 
 LARGEST_SWEEP = 1e8  # multiplications of a sweep of one linear chain, for one output: a few ms
@@ -66,6 +68,10 @@ def choose(model: BayesianModel[Any], data: Any, *, batch_size: int | None, pati
         affordable = linear_is_affordable(n, p, outputs, has_classes=model.likelihood.has_classes)
         if affordable and _suits(LinearGibbs(), model, n):
             return Choice(LinearGibbs(), f"LinearGibbs: one linear layer, {n} rows of {p} inputs")
+    if isinstance(model.net, LinearPath):
+        outputs, p = model.net.linear.weight.shape
+        if p > n and linear_is_affordable(n, p, outputs, has_classes=False) and _suits(LinearFirst(), model, n):
+            return Choice(LinearFirst(), f"LinearFirst: a linear path, {n} rows of {p} inputs")
     if n * model.size * _uses(model, data[0]) <= LARGEST_GRADIENT and _suits(MCLMC(), model, n):
         return Choice(MCLMC(), f"MCLMC: {n} rows, {model.size} weights")
     return Choice(SVGI(), f"SVGI: {n} rows, {model.size} weights")
