@@ -28,6 +28,9 @@ def path(inputs, outputs=1):
 CASES = {
     "linear": (rn.nets.mlp(5, [], 1), rn.likelihoods.Gaussian(), table(50, 5), {}, LinearGibbs),
     "wide": (nn.Linear(4000, 1), rn.likelihoods.Gaussian(), table(60, 4000), {}, LinearGibbs),
+    "wide, a few hundred sweeps": (nn.Linear(3000, 1), rn.likelihoods.Gaussian(), table(300, 3000), {}, LinearGibbs),
+    "wide, dear": (nn.Linear(20_000, 1), rn.likelihoods.Gaussian(), table(200, 20_000), {}, SVGI),
+    "wide, dear, classes": (nn.Linear(3000, 3), rn.likelihoods.Categorical(), classes(300, 3000), {}, MCLMC),
     "linear, dear": (nn.Linear(2000, 1), rn.likelihoods.Gaussian(), table(600, 2000), {}, MCLMC),
     "linear, very long": (nn.Linear(10, 1), rn.likelihoods.Gaussian(), table(400_000, 10), {}, MCLMC),
     "many rows of classes": (nn.Linear(5, 3), rn.likelihoods.Categorical(), classes(3000, 5), {}, MCLMC),
@@ -35,7 +38,7 @@ CASES = {
     "wide classes": (nn.Linear(20_000, 3), rn.likelihoods.Categorical(), classes(60, 20_000), {}, LinearGibbs),
     "wide, many classes": (nn.Linear(4000, 20), rn.likelihoods.Categorical(), classes(100, 4000), {}, MCLMC),
     "very wide, many classes": (nn.Linear(20_000, 10), rn.likelihoods.Categorical(), classes(60, 20_000), {}, SVGI),
-    "wide, many outputs": (nn.Linear(4000, 20), rn.likelihoods.Gaussian(), (classes(100, 4000)[0],) * 2, {}, MCLMC),
+    "wide, many outputs": (nn.Linear(4000, 20), rn.likelihoods.Gaussian(), (classes(100, 4000)[0],) * 2, {}, SVGI),
     "linear, known noise": (nn.Linear(5, 1), rn.likelihoods.Gaussian(noise=0.1), table(50, 5), {}, MCLMC),
     "network": (rn.nets.mlp(5, [20], 1), rn.likelihoods.Gaussian(), table(50, 5), {}, MCLMC),
     "wide, linear path": (path(300), rn.likelihoods.Gaussian(), table(100, 300), {}, LinearFirst),
@@ -140,9 +143,10 @@ def test_runs_that_average_their_sweeps_take_a_thousand_steps(method, prior, row
         (4000, 3, rn.likelihoods.Categorical(), 1000),
         (20_000, 1, rn.likelihoods.Gaussian(), 1000),
         (20_000, 3, rn.likelihoods.Gaussian(), 277),
+        (100_000, 1, rn.likelihoods.Gaussian(), 416),
     ],
 )
-def test_several_classes_of_wide_tables_have_fewer_sweeps(inputs, outputs, likelihood, expected):
+def test_dear_sweeps_of_wide_tables_are_fewer(inputs, outputs, likelihood, expected):
     model = rn.BayesianModel(nn.Linear(inputs, outputs), likelihood=likelihood)
     assert epochs_for(60, None, LinearGibbs(), model) == expected
 

@@ -2,12 +2,13 @@
 
     one Linear layer, a sweep of which is affordable            LinearGibbs    exact
     the same beside a network, more inputs than rows            LinearFirst    numbers only: A exactly, then the network
+    one Linear layer for which SVGI averages its sweeps         SVGI           numbers, few rows: chains do not mix
     a network for which gradients of all rows are affordable    MCLMC          better than SVGI wherever it was compared
     everything else                                             SVGI           batches of rows
 
 A sweep of linear chains costs, for each output or logit, about n^2 p multiplications for n rows of p > n inputs, else
-p^3 and some for each row, and for classes a Polya-Gamma variable for each row and class; where several logits make it
-dear there are fewer sweeps, so that a run stays about a minute. A gradient of all rows costs n times the number of
+p^3 and some for each row, and for classes a Polya-Gamma variable for each row and class; where it is dear there are
+fewer sweeps, so that a run stays about a minute. A gradient of all rows costs n times the number of
 weights, or more in convolutions, whose weights are used many times. Early stopping, batches and data that come in a
 stream are SVGI's.
 """
@@ -22,13 +23,16 @@ from torch.utils.data import DataLoader, Dataset
 
 from r2d2net.errors import DataError, ParameterError
 from r2d2net.inference import MCLMC, SVGI, LinearFirst, LinearGibbs, Method
+from r2d2net.likelihoods import Gaussian
 from r2d2net.model import BayesianModel
 from r2d2net.nets.linear_path import LinearPath
 from r2d2net.run.batches import default_batch_size
 
 LARGEST_SWEEP = 1e8  # multiplications of a sweep of one linear chain, for one output: a few ms
 LARGEST_SWEEPS = 3e8  # the same for all outputs or logits together
-LARGEST_RUN, LEAST_SWEEPS = 6e10, 250  # multiplications of all sweeps for several outputs: a minute; but so many sweeps
+LARGEST_WIDE_SWEEP = 6e8  # of a model of one number with more inputs than rows, whose alternatives are far behind
+LARGEST_RUN, LARGEST_RUN_OF_ONE = 6e10, 1.5e11  # multiplications of all sweeps in a minute, for several outputs or one
+LEAST_SWEEPS = 250
 ROW_COST = 30  # multiplications of a sweep for each number of a table with more rows than inputs
 LARGEST_CLASSES = 5000  # rows times classes: above, Polya-Gamma variables cost more than gradients
 LARGEST_GRADIENT = 1e7  # rows times weights of a gradient: 10 ms or so for four chains
@@ -65,9 +69,14 @@ def choose(model: BayesianModel[Any], data: Any, *, batch_size: int | None, pati
         return Choice(SVGI(), "SVGI: the data have no number of rows")  # `prepare` says what is wrong with them
     if model.is_linear:
         p, outputs = _sizes(model)
-        affordable = linear_is_affordable(n, p, outputs, has_classes=model.likelihood.has_classes)
+        classes = model.likelihood.has_classes
+        affordable = linear_is_affordable(n, p, outputs, has_classes=classes)
+        if p > n and outputs == 1 and not classes:
+            affordable = _sweep_costs(n, p, 1, has_classes=False)[1] <= LARGEST_WIDE_SWEEP
         if affordable and _suits(LinearGibbs(), model, n):
             return Choice(LinearGibbs(), f"LinearGibbs: one linear layer, {n} rows of {p} inputs")
+        if p > n and not affordable and isinstance(model.likelihood, Gaussian) and SVGI().averaging_of(model, n) < 1:
+            return Choice(SVGI(), f"SVGI: one linear layer, {n} rows of {p} inputs, for which exact sweeps are dear")
     if isinstance(model.net, LinearPath):
         outputs, p = model.net.linear.weight.shape
         if p > n and linear_is_affordable(n, p, outputs, has_classes=False) and _suits(LinearFirst(), model, n):
@@ -100,7 +109,7 @@ def linear_is_affordable(n: int, p: int, outputs: int, *, has_classes: bool) -> 
 
 
 def sweeps_for(n: int, p: int, outputs: int, *, has_classes: bool) -> int:
-    """Most sweeps of linear chains that take about a minute, at least 250; the default number where there is one logit.
+    """Count the sweeps of linear chains that take about a minute: at least 250, at most the default number.
 
     Args:
         n: Number of rows.
@@ -113,10 +122,12 @@ def sweeps_for(n: int, p: int, outputs: int, *, has_classes: bool) -> int:
 
     >>> [sweeps_for(60, p, 3, has_classes=True) for p in (1000, 20_000, 100_000)]
     [1000, 277, 250]
+    >>> [sweeps_for(n, 3000, 1, has_classes=False) for n in (150, 300)]
+    [1000, 555]
     """
     one, every = _sweep_costs(n, p, outputs, has_classes=has_classes)
-    most = LinearGibbs().default_epochs(n)
-    return most if every == one else min(most, max(LEAST_SWEEPS, int(LARGEST_RUN / every)))
+    run = LARGEST_RUN_OF_ONE if every == one else LARGEST_RUN
+    return min(LinearGibbs().default_epochs(n), max(LEAST_SWEEPS, int(run / every)))
 
 
 def _sweep_costs(n: int, p: int, outputs: int, *, has_classes: bool) -> tuple[float, float]:
