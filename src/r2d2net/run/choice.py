@@ -8,9 +8,8 @@
 
 A sweep of linear chains costs, for each output or logit, about n^2 p multiplications for n rows of p > n inputs, else
 p^3 and some for each row, and for classes a Polya-Gamma variable for each row and class; where it is dear there are
-fewer sweeps, so that a run stays about a minute. A gradient of all rows costs n times the number of
-weights, or more in convolutions, whose weights are used many times. Early stopping, batches and data that come in a
-stream are SVGI's.
+fewer sweeps, so that a run stays about a minute. A gradient of all rows costs n times the number of weights, or more in
+convolutions, whose weights are used many times. Early stopping, batches and data that come in a stream are SVGI's.
 """
 
 from __future__ import annotations
