@@ -1,6 +1,7 @@
 """Where rows are few, how far does SVGI get? Wide tables, classes and a graph, beside plain rivals.
 
     python benchmarks/few_rows_svgi.py [--cases wide graph ...] [--contestants SVGI ...] [--seeds 401 402 403 404 405]
+    python benchmarks/few_rows_svgi.py --levelling [--cases ...] [--seeds 301 302 303]
 
 Cases, each drawn anew (or split anew) for every seed:
 
@@ -17,6 +18,10 @@ Rivals: "plain", the same network by Adam with weight decay and early stopping o
 lasso or logistic regression with cross-validated penalty; "exact", LinearGibbs under R2D2 (regression). Settings were
 chosen on seeds 301 to 303 (`few-rows-averaging.json`). A contestant replaces its former rows only; "runs" tells which
 command ran which.
+
+With --levelling, SVGI under R2D2 runs for 1, 2 and 4 times its default number of epochs, each with its own schedule, on
+the seeds of tuning; "levelled" is the shortest of them whose loss had levelled off at its end (`run.levelling`), or the
+longest. The figures are written to few-rows-levelling.json.
 """
 
 from __future__ import annotations
@@ -43,8 +48,10 @@ import r2d2net as rn
 from r2d2net.files import write_json
 from r2d2net.provenance import provenance
 from r2d2net.run.choice import epochs_for
+from r2d2net.run.levelling import levelled_off
 
 Row = dict[str, Any]
+SEEDS, TUNING_SEEDS = (401, 402, 403, 404, 405), (301, 302, 303)
 
 
 class Problem(NamedTuple):
@@ -180,7 +187,7 @@ def bayesian(problem: Problem, seed: int, method: Any, prior: Any, epochs: int |
     epochs = longer * epochs_for(len(problem.y), None, method, model) if epochs is None else epochs
     posterior: Any = rn.fit(model, (problem.x, problem.y), method, epochs=epochs, seed=seed, verbose=False)
     predicted = posterior.predict(problem.x_test)
-    row = scores(problem, predicted.mean)
+    row = {**scores(problem, predicted.mean), "levelled_off": levelled_off(posterior.history)}
     if not problem.has_classes:
         row["coverage"] = rn.metrics.coverage(problem.y_test, *predicted.interval(0.9))
     return row
@@ -229,6 +236,48 @@ def exact(problem: Problem, seed: int) -> Row:
     model = rn.BayesianModel(nn.Linear(problem.x.shape[1], 1), rn.priors.R2D2())
     posterior: Any = rn.fit(model, (problem.x, problem.y), "lineargibbs", seed=seed, verbose=False)
     return scores(problem, posterior.predict(problem.x_test).mean)
+
+
+# --- how long a run should be
+
+LENGTHS = (1, 2, 4)  # times the default number of epochs
+
+
+def until_levelled(problem: Problem, seed: int) -> Row:
+    """Fit SVGI for each length, and tell at which the loss had levelled off."""
+    method, prior = rn.inference.SVGI(), few_rows.PRIORS["R2D2"]
+    runs = [bayesian(problem, seed, method, prior, None, longer) for longer in LENGTHS]
+    chosen = next((i for i, row in enumerate(runs) if row["levelled_off"]), len(LENGTHS) - 1)
+    found: Row = {f"x {longer}": row for longer, row in zip(LENGTHS, runs, strict=True)}
+    return {**found, "length": LENGTHS[chosen], "fixed": runs[0]["score"], "levelled": runs[chosen]["score"]}
+
+
+def levelling_summary(rows: Sequence[Row]) -> list[Row]:
+    """Average over the seeds: scores of both rules, their paired difference and its standard error, and each length."""
+    found: list[Row] = []
+    for case in dict.fromkeys(row["case"] for row in rows):
+        own = [row for row in rows if row["case"] == case]
+        changes = [row["levelled"] - row["fixed"] for row in own]
+        error = stdev(changes) / len(changes) ** 0.5 if len(changes) > 1 else None
+        means = {name: fmean(row[name] for row in own) for name in ("fixed", "levelled")}
+        lengths = {f"x {k}": fmean(row[f"x {k}"]["score"] for row in own) for k in LENGTHS}
+        chosen = [row["length"] for row in own]
+        changed = {"difference": fmean(changes), "standard_error": error}
+        found.append({"case": case, **means, **changed, **lengths, "chosen": chosen})
+    return found
+
+
+def levelling(cases: Sequence[str], seeds: Sequence[int], path: Path) -> None:
+    """Compare the default length with runs until the loss levels off."""
+    rows: list[Row] = []
+    for case in cases:
+        for seed in seeds:
+            start = time.process_time()
+            row = {"case": case, "seed": seed, **until_levelled(CASES[case](seed), seed)}
+            rows.append({**row, "cpu_seconds": time.process_time() - start})
+        print(levelling_summary(rows)[-1], flush=True)
+    facts = provenance({"command": sys.argv[1:], "seeds": list(seeds)})
+    write_json(path, {"summary": levelling_summary(rows), "rows": rows, **facts})
 
 
 # --- all of them
@@ -286,19 +335,25 @@ def summary(rows: Sequence[Row]) -> list[Row]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--cases", nargs="+", choices=list(CASES), default=list(CASES))
+    parser.add_argument("--levelling", action="store_true", help="runs until the loss levels off, on seeds of tuning")
+    parser.add_argument("--cases", nargs="+", choices=list(CASES))
     parser.add_argument("--contestants", nargs="+", choices=CONTESTANTS, default=list(CONTESTANTS))
-    parser.add_argument("--seeds", type=int, nargs="+", default=[401, 402, 403, 404, 405])
+    parser.add_argument("--seeds", type=int, nargs="+")
     parser.add_argument("--out", type=Path, default=Path("results/benchmarks"))
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     warnings.simplefilter("ignore", rn.errors.FitWarning)  # the scores say it
+    arguments.out.mkdir(parents=True, exist_ok=True)
+    if arguments.levelling:
+        cases = arguments.cases or [case for case in CASES if case not in ("breast cancer", "graph")]
+        levelling(cases, arguments.seeds or TUNING_SEEDS, arguments.out / "few-rows-levelling.json")
+        return
+    cases, seeds = arguments.cases or list(CASES), arguments.seeds or SEEDS
     path = arguments.out / "few-rows-svgi.json"
-    path.parent.mkdir(parents=True, exist_ok=True)
     stored: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
-    for case in arguments.cases:  # a contestant of a case replaces its former self
+    for case in cases:  # a contestant of a case replaces its former self
         rows: list[Row] = []
-        for seed in arguments.seeds:
+        for seed in seeds:
             problem = CASES[case](seed)
             for contestant in arguments.contestants:
                 if contestant in REGRESSION and problem.has_classes:
@@ -306,7 +361,7 @@ def main() -> None:
                 start = time.process_time()
                 row = {"case": case, "contestant": contestant, "seed": seed, **run(problem, contestant, seed)}
                 rows.append({**row, "cpu_seconds": time.process_time() - start})
-        facts = provenance({"command": sys.argv[1:], "seeds": list(arguments.seeds)})
+        facts = provenance({"command": sys.argv[1:], "seeds": list(seeds)})
         former = stored.get(case, {"rows": [], "runs": []})
         rows = [row for row in former["rows"] if row["contestant"] not in arguments.contestants] + rows
         stored[case] = {"summary": summary(rows), "rows": rows, "runs": [*former["runs"], facts]}

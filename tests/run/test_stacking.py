@@ -114,6 +114,9 @@ def test_candidates_by_size():
     assert wide["linear, Gaussian"] == "LinearGibbs"
     assert {"linear, Gaussian", "linear, adaptive R2D2"} <= set(classes)
     assert "linear, R2D2" not in classes
+    dear, many = names_of(500, 5000, 3), names_of(70, 20_000, 10)  # neither network nor exact sampler
+    assert dear == {"linear, Gaussian": "MCLMC", "linear, R2D2": "MCLMC"}
+    assert many == {"linear, Gaussian": "SVGI", "linear, R2D2": "SVGI"}
     assert names_of(10**7, 200, 10)  # a table for which no exact sampler is affordable still has a model
 
 

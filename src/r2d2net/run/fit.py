@@ -54,11 +54,12 @@ def fit(
         model: The model; it is not changed.
         data: (x, y) as tensors or arrays, a torch Dataset, or a DataLoader.
         algorithm: Inference algorithm: an object of `r2d2net.inference`, such as ``SGLD(lr=0.01)``, or a name, such as
-            "sgld", for the default settings. SVGI by default. "auto" chooses: LinearGibbs for one linear layer, MCLMC
-            for small networks and tables, else SVGI (see `run.choice`); ``posterior.settings["chosen"]`` says why.
+            "sgld", for the default settings. SVGI by default. "auto" chooses: LinearGibbs for one linear layer,
+            LinearFirst for a linear path on a wide table, MCLMC for small networks and tables, else SVGI (see
+            `run.choice`); ``posterior.settings["chosen"]`` says why.
         epochs: Passes over the data; for algorithms that see all rows at once, what they call an epoch. By default 100,
-            or what suits the algorithm: HMC 300, LinearGibbs up to 1,000, MCLMC 25 to 45, and SVGI about 1,000 steps
-            where "auto" chose it.
+            or what suits the algorithm: HMC 300, LinearGibbs up to 1,000, MCLMC 25 to 45. Where "auto" chose it SVGI
+            takes about 1,000 steps, and LinearGibbs fewer sweeps for several classes of a wide table.
         batch_size: Rows of a step; by default chosen from n. A DataLoader has its own. HMC uses all rows at once.
         seed: Seed of everything random in the run.
         validation: Share of the rows to hold out, or (x, y). The history then has a score for every epoch. In the end

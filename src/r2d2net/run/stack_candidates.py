@@ -6,7 +6,8 @@
     both                 the same beside a linear path; without chains A first (`LinearFirst`) or, for classes, SVGI
 
 What is affordable is what ``algorithm="auto"`` thinks so (`choice`). With more inputs than rows and no chains there are
-linear models, and for numbers `LinearFirst`.
+linear models, and for numbers `LinearFirst`; where even linear chains are not affordable, for classes, linear models by
+`MCLMC` or SVGI.
 """
 
 from __future__ import annotations
@@ -71,19 +72,15 @@ def candidates_for(shape: Shape, likelihood: Likelihood[Any]) -> list[Candidate]
     Returns:
         The candidates, linear ones first; at least one.
     """
-    return [*_linear(shape, likelihood), *_networks(shape, likelihood)]
+    found = [*_linear(shape, likelihood), *_networks(shape, likelihood)]
+    return found or list(_linear_without_exact(shape))
 
 
 def _linear(shape: Shape, likelihood: Likelihood[Any]) -> Iterator[Candidate]:
     classes = likelihood.has_classes
     if type(likelihood) not in EXACT:
-        weights = shape.outputs * (shape.inputs + 1)
-        chains = shape.rows * weights <= LARGEST_GRADIENT
-        if chains or shape.inputs < shape.rows:
-            found: Method = MCLMC() if chains else SVGI()
-            epochs = epochs_for(shape.rows, None, found)
-            yield Candidate("linear, Gaussian", "linear", Gaussian(), found, epochs)
-            yield Candidate("linear, R2D2", "linear", R2D2(), found, epochs)
+        if _has_linear_chains(shape) or shape.inputs < shape.rows:
+            yield from _linear_without_exact(shape)
         return
     if not linear_is_affordable(shape.rows, shape.inputs, shape.outputs, has_classes=classes):
         return
@@ -93,6 +90,17 @@ def _linear(shape: Shape, likelihood: Likelihood[Any]) -> Iterator[Candidate]:
         priors["R2D2"] = R2D2()
     for name, prior in priors.items():
         yield Candidate(f"linear, {name}", "linear", prior, method, CLASS_SWEEPS if classes else SWEEPS)
+
+
+def _has_linear_chains(shape: Shape) -> bool:
+    return shape.rows * shape.outputs * (shape.inputs + 1) <= LARGEST_GRADIENT
+
+
+def _linear_without_exact(shape: Shape) -> Iterator[Candidate]:
+    method: Method = MCLMC() if _has_linear_chains(shape) else SVGI()
+    epochs = epochs_for(shape.rows, None, method)
+    yield Candidate("linear, Gaussian", "linear", Gaussian(), method, epochs)
+    yield Candidate("linear, R2D2", "linear", R2D2(), method, epochs)
 
 
 def _networks(shape: Shape, likelihood: Likelihood[Any]) -> Iterator[Candidate]:
