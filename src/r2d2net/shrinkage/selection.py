@@ -128,9 +128,8 @@ def select(
     table, targets = as_table(x, y)
     inputs = inputs_of(groups, table.shape[1])
     number = groups_of(table, inputs, correlated)
-    joined = [
-        [c for i in (number == g).nonzero().flatten() for c in inputs[int(i)]] for g in range(int(number.max()) + 1)
-    ]
+    members = [(number == g).nonzero().flatten().tolist() for g in range(int(number.max()) + 1)]
+    joined = [[column for i in group for column in inputs[i]] for group in members]
     parts = [np.arange(len(table))] if left_out else _folds(len(table), int(folds), seed)
     fitted: list[LeftOut] = []
     for part in parts:
