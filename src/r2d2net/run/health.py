@@ -87,7 +87,8 @@ def look_at(source: DrawSource[Any], prepared: Prepared, history: Sequence[Mappi
 
     Returns:
         A dict for JSON: "verdict", and what it is based on: "rows", "error_ratio", "spread", "linear_r2", "swing"; of
-        chains also "r_hat" and "effective_draws". Where they can be computed in short time, "linear", "k_hat",
+        chains also "r_hat" and "effective_draws"; of numbers "noise" and "residual", the deviation of the noise and the
+        RMSE in deviations of the target. Where they can be computed in short time, "linear", "k_hat",
         "slope", "spread_ratio", "spread_error", "elpd", "elpd_error", "loo_k", "loo_bad", "loo_exact", "p_value" and
         "levelled". "flags" lists what is wrong, "line" says it all for people.
     """
@@ -129,6 +130,8 @@ def _measure(source: DrawSource[Any], prepared: Prepared, history: Sequence[Mapp
     health.update({} if level is None else {"levelled": level})
     with lent_generator(0, device):
         health.update(_deep_look(posterior, prepared, x, y))
+    if prepared.validation is not None:  # whose rows the p-value is of
+        health.pop("residual", None)
     return {"verdict": verdict(health), **health}
 
 
@@ -246,7 +249,15 @@ def _fit(predicted: Mixture | Classification, y: Tensor) -> dict[str, Any]:
     spread = _ratio(mean.var(0, correction=0).sum(), target.var(0, correction=0).sum())
     if not isinstance(predicted, Classification):
         squares = (mean - target).square().mean(0)
-        return {"error_ratio": _ratio(squares.sqrt(), target.std(0, correction=0)), "spread": spread}
+        deviation = target.std(0, correction=0)
+        noise = predicted.aleatoric.double().reshape(len(mean), -1).square().mean(0).sqrt()
+        unit = torch.where(deviation > 0, deviation, 1.0)  # a constant target is in the network's own units
+        return {
+            "error_ratio": _ratio(squares.sqrt(), deviation),
+            "spread": spread,
+            "noise": float((noise / unit).max()),
+            "residual": float((squares.sqrt() / unit).max()),
+        }
     shares = target.mean(0)
     entropy = float(-torch.xlogy(shares, shares).sum())
     loss = float(-torch.log((mean * target).sum(1).clamp(min=torch.finfo(mean.dtype).tiny)).mean())

@@ -4,7 +4,8 @@
     slope                    > 1                               the means are off by one of their own deviations
     spread                   < 1/2 or > 2, by 2 errors         deviations are off by more than a factor sqrt(2)
     k_hat, linear models     > 1                               the mean of the importance ratios is not finite
-    p_value                  < 0.001 or > 0.999                the noise does not fit the residuals
+    p_value                  < 0.001 or > 0.999                the noise does not fit the residuals, and these are not
+                                                               nothing: noise above 3% (residuals above 0.1%) of sd(y)
     levelled                 False                             the loss still fell
     r_hat, effective_draws   > 1.2, or < 10 draws              chains have not mixed: their mean is off by a third of
                                                                a deviation
@@ -26,6 +27,7 @@ RELIABLE = 0.7
 UNLIKELY = 0.001
 NOT_MIXED, FEWEST_DRAWS = 1.2, 10.0
 FAR_FROM_MIXED, HARDLY_ANY = 1.5, 5.0  # of a warning
+TINY_NOISE, TINY_RESIDUAL = 0.03, 0.001  # of the target's deviation; noise at the floor of its prior is up to 0.02
 
 
 def flags(health: dict[str, Any]) -> list[str]:
@@ -48,9 +50,9 @@ def flags(health: dict[str, Any]) -> list[str]:
     if health.get("linear") and (health.get("k_hat") or 0.0) > INFINITE_MEAN:
         found.append(f"k-hat {health['k_hat']:.1f}: the weights' posterior is of another shape")
     chance = health.get("p_value")
-    if chance is not None and chance < UNLIKELY:
+    if chance is not None and chance < UNLIKELY and not health.get("residual", 1.0) < TINY_RESIDUAL:
         found.append("noise is too small for the residuals")
-    if chance is not None and chance > 1 - UNLIKELY:
+    if chance is not None and chance > 1 - UNLIKELY and not health.get("noise", 1.0) < TINY_NOISE:
         found.append("noise is too large for the residuals")
     if health.get("levelled") is False:
         found.append("the loss still fell")
