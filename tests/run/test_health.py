@@ -131,7 +131,7 @@ def test_degenerate_targets_are_no_reason_to_fail(y, n):
 
 
 @pytest.mark.parametrize("n", [5, 60])
-@pytest.mark.parametrize("algorithm", ["lineargibbs"])
+@pytest.mark.parametrize("algorithm", ["lineargibbs", "mclmc"])
 def test_noise_that_is_next_to_nothing_is_not_too_large(n, algorithm):
     """Noise ends at the floor of its prior, or chains within a millionth of each other: neither is a fault."""
     x = torch.randn(n, 3, generator=torch.Generator().manual_seed(0))

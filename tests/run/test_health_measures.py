@@ -11,6 +11,7 @@ from torch import nn
 import r2d2net as rn
 from r2d2net.likelihoods import Categorical, Gaussian, Poisson
 from r2d2net.run import health_line
+from r2d2net.run.health import warn_of
 from r2d2net.run.importance_check import k_hat
 from r2d2net.run.predictive_check import leave_one_out, p_value
 from r2d2net.run.prepare import prepare
@@ -141,6 +142,33 @@ def test_the_line_names_what_is_wrong():
     nan = {**chains, "r_hat": math.nan, "effective_draws": 50.0}
     assert health_line.flags(nan)
     assert health_line.are_far_from_mixed(nan)
+
+
+def test_networks_may_have_several_modes():
+    """R-hat of 1.2 to 3 is told, and no fault; three draws or fewer, or chains that share no prediction, are one."""
+    chains = {"verdict": "fits", "r_hat": 1.6, "effective_draws": 8.0, "chain_share": 0.1, "linear": False}
+    assert health_line.flags(chains) == []
+    assert not health_line.are_far_from_mixed(chains)
+    words = "R-hat 1.60 of predictions (a mixture of chains that have not agreed: judge by left-out density)"
+    assert words in health_line.line({**chains, "flags": []})
+    for fault in ({"r_hat": 3.1}, {"effective_draws": 2.9}, {"chain_share": 0.6}, {"linear": True}):
+        assert health_line.flags({**chains, **fault})
+        assert health_line.are_far_from_mixed({**chains, **fault})
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "linear", "fix"),
+    [
+        ("MCLMC", True, "use more epochs, or algorithm='lineargibbs', which is exact for normal noise and for classes"),
+        ("LinearGibbs", True, "use more epochs"),
+        ("MCLMC", False, "use more epochs"),
+        ("SGHMC", False, "use more epochs, or algorithm='mclmc'"),
+    ],
+)
+def test_what_helps_chains_depends_on_the_fit(algorithm, linear, fix):
+    chains = {"verdict": "fits", "r_hat": 4.0, "effective_draws": 1.5, "linear": linear}
+    with pytest.warns(rn.errors.FitWarning, match=rf"; {fix}$"):
+        warn_of(chains, algorithm)
 
 
 def test_chains_far_from_mixed_are_warned_of():
