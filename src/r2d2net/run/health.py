@@ -25,7 +25,8 @@ At most 256 rows of a table and 20 draws are predicted (64 rows and 10 draws of 
 their own: the posterior is bitwise the same as without the look.
 
 Beside these, where rows times weights are few enough for half a second: slope and spread of the objective
-(`stationarity`), k-hat of a mean-field posterior (`importance_check`), the log density of rows left out, and a predictive p-value (`predictive_check`), and whether the loss had levelled off (`levelling`).
+(`stationarity`), k-hat of a mean-field posterior (`importance_check`), the log density of rows left out, also beside
+that of a constant, and a predictive p-value (`predictive_check`), and whether the loss had levelled off (`levelling`).
 `health_line` says which of them are flagged, and all of it in one line.
 """
 
@@ -51,7 +52,7 @@ from r2d2net.posterior import MEMORY, Posterior
 from r2d2net.prediction import Classification, Mixture
 from r2d2net.run.batches import TensorBatches, take
 from r2d2net.run.global_generator import lent_generator
-from r2d2net.run.health_line import are_far_from_mixed, flags, line, not_mixed
+from r2d2net.run.health_line import are_far_from_mixed, flags, is_below_constant, line, not_mixed
 from r2d2net.run.importance_check import k_hat
 from r2d2net.run.levelling import levelled_off
 from r2d2net.run.predictive_check import leave_one_out, p_value
@@ -90,7 +91,7 @@ def look_at(source: DrawSource[Any], prepared: Prepared, history: Sequence[Mappi
         chains also "r_hat", "effective_draws" and "chain_share". "linear" says whether the network is one linear layer;
         of numbers "noise" and "residual" are the deviation of the noise and the RMSE, in deviations of the target.
         Where they can be computed in short time, "k_hat", "slope", "spread_ratio", "spread_error", "elpd",
-        "elpd_error", "loo_k", "loo_bad", "loo_exact", "p_value" and "levelled". "flags"
+        "elpd_error", "elpd_gain", "elpd_gain_error", "loo_k", "loo_bad", "loo_exact", "p_value" and "levelled". "flags"
         lists what is wrong, "line" says it all for people.
     """
     health = _measure(source, prepared, history)
@@ -225,6 +226,10 @@ def warn_of(health: dict[str, Any], algorithm: str) -> None:
     if are_far_from_mixed(health):
         fix = _more_of(algorithm, is_linear=health.get("linear", False))
         warnings.warn(f"the fit by {algorithm}: {not_mixed(health)}; {fix}", FitWarning, stacklevel=3)
+    elif "r_hat" in health and is_below_constant(health):
+        how = f"rows left out have {-health['elpd_gain']:.2g} nats less than by a constant"
+        fix = _more_of(algorithm, is_linear=health.get("linear", False))
+        warnings.warn(f"the fit by {algorithm} knows its training rows alone: {how}; {fix}", FitWarning, stacklevel=3)
 
 
 def _more_of(algorithm: str, *, is_linear: bool) -> str:

@@ -6,6 +6,7 @@
     k_hat, linear models     > 1                               the mean of the importance ratios is not finite
     p_value                  < 0.001 or > 0.999                the noise does not fit the residuals, and these are not
                                                                nothing: noise above 3% (residuals above 0.1%) of sd(y)
+    elpd_gain                < -0.1, by 2 errors               rows left out are predicted worse than by a constant
     levelled                 False                             the loss still fell
     r_hat, effective_draws   > 1.2, or < 10 draws              of linear models: chains have not mixed, and their mean
                                                                is off by a third of a deviation
@@ -34,6 +35,7 @@ NOT_MIXED, FEWEST_DRAWS = 1.2, 10.0
 FAR_FROM_MIXED, HARDLY_ANY = 1.5, 5.0  # of a warning
 WORTHLESS, LEAST_NETWORKS, MOST_SHARE = 3.0, 3.0, 0.5  # of networks with hidden layers
 TINY_NOISE, TINY_RESIDUAL = 0.03, 0.001  # of the target's deviation; noise at the floor of its prior is up to 0.02
+BELOW = 0.1  # nats a row
 
 
 def flags(health: dict[str, Any]) -> list[str]:
@@ -60,11 +62,23 @@ def flags(health: dict[str, Any]) -> list[str]:
         found.append("noise is too small for the residuals")
     if chance is not None and chance > 1 - UNLIKELY and not health.get("noise", 1.0) < TINY_NOISE:
         found.append("noise is too large for the residuals")
+    if is_below_constant(health):
+        found.append(f"rows left out are predicted worse than by a constant, by {-health['elpd_gain']:.2g} nats")
     if health.get("levelled") is False:
         found.append("the loss still fell")
     if _exceeds(health, NOT_MIXED, FEWEST_DRAWS):
         found.append(not_mixed(health))
     return found
+
+
+def is_below_constant(health: dict[str, Any]) -> bool:
+    """Tell whether rows left out are predicted worse than by a constant, beyond chance.
+
+    Args:
+        health: The measures.
+    """
+    gain = health.get("elpd_gain")
+    return gain is not None and gain < -BELOW and gain + SURE * health["elpd_gain_error"] < 0
 
 
 def _exceeds(health: dict[str, Any], largest: float, fewest: float) -> bool:
