@@ -130,6 +130,18 @@ def test_degenerate_targets_are_no_reason_to_fail(y, n):
         assert fit((torch.randn(n, 2, generator=torch.Generator().manual_seed(0)), y), epochs=2).health["verdict"]
 
 
+@pytest.mark.parametrize("n", [5, 60])
+@pytest.mark.parametrize("algorithm", ["lineargibbs", "mclmc"])
+def test_noise_that_is_next_to_nothing_is_not_too_large(n, algorithm):
+    """Noise ends at the floor of its prior, or chains within a millionth of each other: neither is a fault."""
+    x = torch.randn(n, 3, generator=torch.Generator().manual_seed(0))
+    for y in (torch.full((n,), 7.0), x[:, 0]):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", FitWarning)  # MCLMC's own, of R-hat, which has no unit
+            found = fit((x, y), algorithm, epochs=None).health
+        assert not found["flags"], found["line"]
+
+
 def test_members_of_an_ensemble_are_judged_together():
     model = rn.BayesianModel(nn.Linear(3, 1), rn.priors.Gaussian())
     posterior = rn.fit(model, table(), rn.inference.DeepEnsemble(members=2), epochs=30, jobs=1, verbose=False)

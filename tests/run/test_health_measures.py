@@ -9,8 +9,11 @@ from scipy.stats import chi2, norm
 from torch import nn
 
 import r2d2net as rn
+from inference_figure import wide_table
 from r2d2net.likelihoods import Categorical, Gaussian, Poisson
 from r2d2net.run import health_line
+from r2d2net.run.constant_check import constant_scores
+from r2d2net.run.health import warn_of
 from r2d2net.run.importance_check import k_hat
 from r2d2net.run.predictive_check import leave_one_out, p_value
 from r2d2net.run.prepare import prepare
@@ -141,6 +144,58 @@ def test_the_line_names_what_is_wrong():
     nan = {**chains, "r_hat": math.nan, "effective_draws": 50.0}
     assert health_line.flags(nan)
     assert health_line.are_far_from_mixed(nan)
+
+
+def test_networks_may_have_several_modes():
+    """R-hat of 1.2 to 3 is told, and no fault; three draws or fewer, or chains that share no prediction, are one."""
+    chains = {"verdict": "fits", "r_hat": 1.6, "effective_draws": 8.0, "chain_share": 0.1, "linear": False}
+    assert health_line.flags(chains) == []
+    assert not health_line.are_far_from_mixed(chains)
+    words = "R-hat 1.60 of predictions (a mixture of chains that have not agreed: judge by left-out density)"
+    assert words in health_line.line({**chains, "flags": []})
+    for fault in ({"r_hat": 3.1}, {"effective_draws": 2.9}, {"chain_share": 0.6}, {"linear": True}):
+        assert health_line.flags({**chains, **fault})
+        assert health_line.are_far_from_mixed({**chains, **fault})
+
+
+def test_the_score_of_a_constant_is_that_of_refits():
+    y = torch.randn(25, 2, generator=torch.Generator().manual_seed(6)).double() * torch.tensor([1.0, 9.0])
+    expected = []
+    for i in range(25):
+        others = y[torch.arange(25) != i]
+        scale = others.std(0) * math.sqrt(1 + 1 / 24)
+        expected.append(norm.logpdf(y[i].numpy(), others.mean(0).numpy(), scale.numpy()).sum())
+    assert constant_scores(y).tolist() == pytest.approx(expected)
+    labels = torch.arange(30) % 3
+    assert constant_scores(labels, 3).tolist() == pytest.approx([math.log(9.5 / 30.5)] * 30)
+    assert constant_scores(y[:19]) is None
+    assert constant_scores(torch.ones(30, 1)) is None
+
+
+def test_a_chain_that_only_remembers_its_rows_is_told():
+    """80 rows of 1,500 columns: R-hat is 1.08 and training rows fit, and rows left out are worse than by a constant."""
+    x, y, new_x, new_y = wide_table()
+    model = rn.BayesianModel(nn.Linear(1500, 1))
+    with pytest.warns(rn.errors.FitWarning, match=r"^the fit by MCLMC knows its training rows alone: .*lineargibbs"):
+        posterior = rn.fit(model, (x, y), "mclmc", verbose=False)
+    assert (posterior.predict(new_x).mean - new_y).square().mean() > new_y.var()
+    assert posterior.health["elpd_gain"] < -0.5
+    assert any("worse than by a constant" in flag for flag in posterior.health["flags"])
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "linear", "fix"),
+    [
+        ("MCLMC", True, "use more epochs, or algorithm='lineargibbs', which is exact for normal noise and for classes"),
+        ("LinearGibbs", True, "use more epochs"),
+        ("MCLMC", False, "use more epochs"),
+        ("SGHMC", False, "use more epochs, or algorithm='mclmc'"),
+    ],
+)
+def test_what_helps_chains_depends_on_the_fit(algorithm, linear, fix):
+    chains = {"verdict": "fits", "r_hat": 4.0, "effective_draws": 1.5, "linear": linear}
+    with pytest.warns(rn.errors.FitWarning, match=rf"; {fix}$"):
+        warn_of(chains, algorithm)
 
 
 def test_chains_far_from_mixed_are_warned_of():

@@ -113,6 +113,36 @@ FAULTS = {
 }
 
 
+def test_chains_of_a_network_that_disagree_are_flagged_and_honest_ones_are_not():
+    """Four chains in modes of their own are a sound mixture, but not once they are three deviations of y apart."""
+    posterior = fitted("network", "r2d2", "mclmc", None)
+    assert not posterior.health["flags"], posterior.health["line"]
+    source = posterior.source
+    weights = source.state.weights.clone()
+    bias = next(slot for slot in source.model.bayesian if slot.name == "2.bias")
+    bias.of(weights).add_(torch.linspace(-1.5, 1.5, len(weights))[:, None, None])
+    found = looked_at("network", source.with_state(source.state._replace(weights=weights)))
+    assert found["chain_share"] > 0.5
+    assert any("chains have not mixed" in flag for flag in found["flags"])
+
+
+def test_chains_of_small_networks_are_seldom_flagged():
+    """Six ordinary tables by what "auto" chooses; at most one."""
+    flagged = []
+    for seed in range(6):
+        g = torch.Generator().manual_seed(100 + seed)
+        x = torch.randn(80 + 30 * seed, 3 + seed % 3, generator=g)
+        y = (
+            torch.sin((1 + seed % 3) * x[:, 0])
+            + x[:, 1] * x[:, 2]
+            + (0.2 + 0.2 * seed) * torch.randn(len(x), generator=g)
+        )
+        model = rn.BayesianModel(rn.nets.mlp(x.shape[1], [10], 1), PRIORS["r2d2"])
+        found = rn.fit(model, (x, y), "auto", seed=seed, jobs=1, verbose=False).health
+        flagged += [found["line"]] if found["flags"] else []
+    assert len(flagged) <= 1, flagged
+
+
 @pytest.mark.parametrize("kind", ["linear", "network"])
 @pytest.mark.parametrize("fault", FAULTS)
 def test_every_planted_fault_is_flagged(kind, fault):

@@ -8,6 +8,9 @@ The scale g, the noise and all weights are drawn as one block given the scales o
 for each kept draw: b | w, sigma^2 ~ N(mean(y) - mean(x)' w, sigma^2 / n). Classes are the same with logistic noise,
 made normal by Polya-Gamma variables (`linear_classes`). Nothing is approximated: what is left is the Monte Carlo
 error, which R-hat measures as the chains run (`split_r_hat`).
+
+sigma^2 ~ IG(a0, b0). With fewer than 4 degrees of freedom (2 to 4 rows and an intercept) predictions would have no
+moments under a0 near 0, and the prior is informative: see `linear_few_rows`.
 """
 
 from __future__ import annotations
@@ -26,6 +29,7 @@ from r2d2net.inference.collection import Kept, by_chain, first, keep, no_draws, 
 from r2d2net.inference.descent import require_positive, require_share
 from r2d2net.inference.linear_classes import ClassChains
 from r2d2net.inference.linear_collection import LinearCollection, LinearState
+from r2d2net.inference.linear_few_rows import noise_prior
 from r2d2net.inference.linear_loo import Moments
 from r2d2net.inference.linear_problem import EXACT
 from r2d2net.inference.linear_spread import choose_spread
@@ -63,6 +67,7 @@ class LinearGibbs(Method):
         mean_r2: Prior mean of R2, the share of the variance that the layer explains.
         precision_r2: Precision of R2 ~ Beta(mean precision, (1 - mean) precision); 2 with mean 1/2 is uniform.
         noise_shape: Shape of the noise variance's prior IG(shape, rate), in units of the target as the network sees it.
+            With fewer than 4 degrees of freedom what is missing to 4 is added, with a noise variance of 1/2.
         noise_rate: Rate of it.
         intercept_scale: Standard deviation of the classes' intercepts at the mean input; a flat prior would have no
             posterior where one class has all rows.
@@ -142,8 +147,9 @@ class LinearChains(Trainer[LinearGibbsState]):
         assert self.weight.prior is not None
         precision, mean = settings.precision_r2, settings.mean_r2
         shapes = (mean * precision, (1 - mean) * precision)
-        hyper = Hyper(self.weight.prior, *shapes, settings.noise_shape, settings.noise_rate)
         has_bias = self.bias is not None
+        noise = noise_prior(settings.noise_shape, settings.noise_rate, n - int(has_bias))
+        hyper = Hyper(self.weight.prior, *shapes, *noise)
         self.targets = targets_of(
             model, hyper, self.weight.shape[0], intercept=has_bias, intercept_scale=settings.intercept_scale
         )

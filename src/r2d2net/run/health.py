@@ -6,6 +6,7 @@
     swing         sd of the predicted means at rows made of shuffled columns / sd(y)
     r_hat         of chains alone: largest split R-hat of the predictions of up to 64 rows, over up to 50 draws of each
     effective_draws   of chains alone: least number of independent draws that those predictions are worth
+    chain_share   of chains alone: variance of the means of half-chains, as a share of the predictive variance
 
 and the verdict, the first that holds of
 
@@ -24,9 +25,9 @@ At most 256 rows of a table and 20 draws are predicted (64 rows and 10 draws of 
 their own: the posterior is bitwise the same as without the look.
 
 Beside these, where rows times weights are few enough for half a second: slope and spread of the objective
-(`stationarity`), k-hat of a mean-field posterior (`importance_check`), the log density of rows left out and a
-predictive p-value (`predictive_check`), and whether the loss had levelled off (`levelling`). `health_line` says which
-of them are flagged, and all of it in one line.
+(`stationarity`), k-hat of a mean-field posterior (`importance_check`), the log density of rows left out, also beside
+that of a constant, and a predictive p-value (`predictive_check`), and whether the loss had levelled off (`levelling`).
+`health_line` says which of them are flagged, and all of it in one line.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ from r2d2net.posterior import MEMORY, Posterior
 from r2d2net.prediction import Classification, Mixture
 from r2d2net.run.batches import TensorBatches, take
 from r2d2net.run.global_generator import lent_generator
-from r2d2net.run.health_line import are_far_from_mixed, flags, line, not_mixed
+from r2d2net.run.health_line import are_far_from_mixed, flags, is_below_constant, line, not_mixed
 from r2d2net.run.importance_check import k_hat
 from r2d2net.run.levelling import levelled_off
 from r2d2net.run.predictive_check import leave_one_out, p_value
@@ -87,9 +88,11 @@ def look_at(source: DrawSource[Any], prepared: Prepared, history: Sequence[Mappi
 
     Returns:
         A dict for JSON: "verdict", and what it is based on: "rows", "error_ratio", "spread", "linear_r2", "swing"; of
-        chains also "r_hat" and "effective_draws". Where they can be computed in short time, "linear", "k_hat",
-        "slope", "spread_ratio", "spread_error", "elpd", "elpd_error", "loo_k", "loo_bad", "loo_exact", "p_value" and
-        "levelled". "flags" lists what is wrong, "line" says it all for people.
+        chains also "r_hat", "effective_draws" and "chain_share". "linear" says whether the network is one linear layer;
+        of numbers "noise" and "residual" are the deviation of the noise and the RMSE, in deviations of the target.
+        Where they can be computed in short time, "k_hat", "slope", "spread_ratio", "spread_error", "elpd",
+        "elpd_error", "elpd_gain", "elpd_gain_error", "loo_k", "loo_bad", "loo_exact", "p_value" and "levelled". "flags"
+        lists what is wrong, "line" says it all for people.
     """
     health = _measure(source, prepared, history)
     health["flags"] = flags(health)
@@ -115,7 +118,7 @@ def _measure(source: DrawSource[Any], prepared: Prepared, history: Sequence[Mapp
         predicted = posterior.predict(x, draws, seed=0)
         if not isinstance(predicted, (Mixture, Classification)):
             return {"verdict": NOT_CHECKED}
-        health = {"rows": len(y), **_fit(predicted, y)}
+        health = {"rows": len(y), "linear": source.model.is_linear, **_fit(predicted, y)}
         if is_table and x.shape[1] > prepared.batches.n and health["error_ratio"] is not None:
             columns = torch.rand(x.shape, generator=torch.Generator().manual_seed(0)).argsort(0).to(device)
             elsewhere = posterior.predict(x.gather(0, columns), draws, seed=0)
@@ -129,6 +132,8 @@ def _measure(source: DrawSource[Any], prepared: Prepared, history: Sequence[Mapp
     health.update({} if level is None else {"levelled": level})
     with lent_generator(0, device):
         health.update(_deep_look(posterior, prepared, x, y))
+    if prepared.validation is not None:  # whose rows the p-value is of
+        health.pop("residual", None)
     return {"verdict": verdict(health), **health}
 
 
@@ -139,7 +144,7 @@ def _deep_look(posterior: Posterior[Any], prepared: Prepared, x: Any, y: Tensor)
     draws = min(LOO_DRAWS, MOST_WORK // (max(1, model.size) * len(y)))
     if not (isinstance(x, Tensor) and x.dim() == 2 and isinstance(batches, TensorBatches)) or draws < 1:
         return {}
-    found: dict[str, Any] = {"linear": model.is_linear}
+    found: dict[str, Any] = {}
     if batches.n * model.size <= MOST_WORK // WORK_PASSES:
         if isinstance(source, MeanFieldDraws):
             found["k_hat"] = k_hat(source, batches.x, batches.y)
@@ -219,8 +224,21 @@ def warn_of(health: dict[str, Any], algorithm: str) -> None:
     if how:
         warnings.warn(f"the fit by {algorithm} is {found}: {how}; {more}", FitWarning, stacklevel=3)
     if are_far_from_mixed(health):
-        fix = "use more epochs, algorithm='mclmc', or 'lineargibbs' for a linear model"
+        fix = _more_of(algorithm, is_linear=health.get("linear", False))
         warnings.warn(f"the fit by {algorithm}: {not_mixed(health)}; {fix}", FitWarning, stacklevel=3)
+    elif "r_hat" in health and is_below_constant(health):
+        how = f"rows left out have {-health['elpd_gain']:.2g} nats less than by a constant"
+        fix = _more_of(algorithm, is_linear=health.get("linear", False))
+        warnings.warn(f"the fit by {algorithm} knows its training rows alone: {how}; {fix}", FitWarning, stacklevel=3)
+
+
+def _more_of(algorithm: str, *, is_linear: bool) -> str:
+    """Say what helps chains."""
+    if is_linear and algorithm != "LinearGibbs":
+        return "use more epochs, or algorithm='lineargibbs', which is exact for normal noise and for classes"
+    if not is_linear and algorithm != "MCLMC":
+        return "use more epochs, or algorithm='mclmc'"
+    return "use more epochs"
 
 
 # --- what is measured
@@ -246,7 +264,15 @@ def _fit(predicted: Mixture | Classification, y: Tensor) -> dict[str, Any]:
     spread = _ratio(mean.var(0, correction=0).sum(), target.var(0, correction=0).sum())
     if not isinstance(predicted, Classification):
         squares = (mean - target).square().mean(0)
-        return {"error_ratio": _ratio(squares.sqrt(), target.std(0, correction=0)), "spread": spread}
+        deviation = target.std(0, correction=0)
+        noise = predicted.aleatoric.double().reshape(len(mean), -1).square().mean(0).sqrt()
+        unit = torch.where(deviation > 0, deviation, 1.0)  # a constant target is in the network's own units
+        return {
+            "error_ratio": _ratio(squares.sqrt(), deviation),
+            "spread": spread,
+            "noise": float((noise / unit).max()),
+            "residual": float((squares.sqrt() / unit).max()),
+        }
     shares = target.mean(0)
     entropy = float(-torch.xlogy(shares, shares).sum())
     loss = float(-torch.log((mean * target).sum(1).clamp(min=torch.finfo(mean.dtype).tiny)).mean())
@@ -254,14 +280,26 @@ def _fit(predicted: Mixture | Classification, y: Tensor) -> dict[str, Any]:
 
 
 def _agreement(posterior: Posterior[Any], x: Any) -> dict[str, float]:
-    """Return R-hat and effective draws of the predictions of chains; nothing where there are no chains."""
+    """Return what chains agree on and are worth, by their predictions; nothing where there are no chains."""
     source = posterior.source
     if not source.are_chains or source.state.weights.shape[1] < CHAIN_DRAWS[0]:
         return {}
     chains, draws = source.state.weights.shape[:2]
     each = min(draws, CHAIN_DRAWS[1])
-    samples = posterior.predict(x, chains * each, seed=0).samples.double().unflatten(0, (chains, each)).flatten(2)
-    return {"r_hat": float(split_r_hat(samples).max()), "effective_draws": float(effective_draws(samples).min())}
+    predicted = posterior.predict(x, chains * each, seed=0)
+    samples = predicted.samples.double().unflatten(0, (chains, each)).flatten(2)
+    if isinstance(predicted, Classification):
+        variance = samples.mean((0, 1)) * (1 - samples.mean((0, 1)))
+    else:
+        variance = predicted.std.double().reshape(-1).square()
+    halves = torch.cat([samples[:, : each // 2], samples[:, -(each // 2) :]]).mean(1)
+    varies = variance > 0
+    shares = halves.var(0, correction=0)[varies] / variance[varies]
+    return {
+        "r_hat": float(split_r_hat(samples).max()),
+        "effective_draws": float(effective_draws(samples).min()),
+        "chain_share": float(shares.mean()) if len(shares) else 0.0,
+    }
 
 
 def _codes(predicted: Any) -> Tensor:

@@ -4,13 +4,20 @@
     slope                    > 1                               the means are off by one of their own deviations
     spread                   < 1/2 or > 2, by 2 errors         deviations are off by more than a factor sqrt(2)
     k_hat, linear models     > 1                               the mean of the importance ratios is not finite
-    p_value                  < 0.001 or > 0.999                the noise does not fit the residuals
+    p_value                  < 0.001 or > 0.999                the noise does not fit the residuals, and these are not
+                                                               nothing: noise above 3% (residuals above 0.1%) of sd(y)
+    elpd_gain                < -0.1, by 2 errors               rows left out are predicted worse than by a constant
     levelled                 False                             the loss still fell
-    r_hat, effective_draws   > 1.2, or < 10 draws              chains have not mixed: their mean is off by a third of
-                                                               a deviation
+    r_hat, effective_draws   > 1.2, or < 10 draws              of linear models: chains have not mixed, and their mean
+                                                               is off by a third of a deviation
+                                                               (unless noise and residuals are below 0.1% of sd(y))
+                             > 3, or < 3 draws                 of networks: the draws are worth less than three networks
+    chain_share              > 1/2                             most of the predictive variance is chains' disagreement
     verdict                  worse than a constant, collapsed to one, wild at new rows
 
 R-hat of a few dozen independent draws is up to 1.1 by chance in the worst of 64 rows, so that 1.01 would flag all.
+Chains of a network with hidden layers stay near different modes: with R-hat of 1.2 to 3 their mixture predicts well, as
+does an ensemble, and the line says what it is. A single chain has no other modes to show for itself.
 """
 
 from __future__ import annotations
@@ -26,6 +33,9 @@ RELIABLE = 0.7
 UNLIKELY = 0.001
 NOT_MIXED, FEWEST_DRAWS = 1.2, 10.0
 FAR_FROM_MIXED, HARDLY_ANY = 1.5, 5.0  # of a warning
+WORTHLESS, LEAST_NETWORKS, MOST_SHARE = 3.0, 3.0, 0.5  # of networks with hidden layers
+TINY_NOISE, TINY_RESIDUAL = 0.03, 0.001  # of the target's deviation; noise at the floor of its prior is up to 0.02
+BELOW = 0.1  # nats a row
 
 
 def flags(health: dict[str, Any]) -> list[str]:
@@ -48,15 +58,38 @@ def flags(health: dict[str, Any]) -> list[str]:
     if health.get("linear") and (health.get("k_hat") or 0.0) > INFINITE_MEAN:
         found.append(f"k-hat {health['k_hat']:.1f}: the weights' posterior is of another shape")
     chance = health.get("p_value")
-    if chance is not None and chance < UNLIKELY:
+    if chance is not None and chance < UNLIKELY and not health.get("residual", 1.0) < TINY_RESIDUAL:
         found.append("noise is too small for the residuals")
-    if chance is not None and chance > 1 - UNLIKELY:
+    if chance is not None and chance > 1 - UNLIKELY and not health.get("noise", 1.0) < TINY_NOISE:
         found.append("noise is too large for the residuals")
+    if is_below_constant(health):
+        found.append(f"rows left out are predicted worse than by a constant, by {-health['elpd_gain']:.2g} nats")
     if health.get("levelled") is False:
         found.append("the loss still fell")
-    if "r_hat" in health and not (health["r_hat"] <= NOT_MIXED and health["effective_draws"] >= FEWEST_DRAWS):
+    if _exceeds(health, NOT_MIXED, FEWEST_DRAWS):
         found.append(not_mixed(health))
     return found
+
+
+def is_below_constant(health: dict[str, Any]) -> bool:
+    """Tell whether rows left out are predicted worse than by a constant, beyond chance.
+
+    Args:
+        health: The measures.
+    """
+    gain = health.get("elpd_gain")
+    return gain is not None and gain < -BELOW and gain + SURE * health["elpd_gain_error"] < 0
+
+
+def _exceeds(health: dict[str, Any], largest: float, fewest: float) -> bool:
+    """Tell whether chains are beyond the limits of linear models, or beyond those of networks."""
+    if "r_hat" not in health or _is_noiseless(health):
+        return False
+    if health.get("linear") is False:
+        largest, fewest = WORTHLESS, LEAST_NETWORKS
+        if not health.get("chain_share", 0.0) <= MOST_SHARE:
+            return True
+    return not (health["r_hat"] <= largest and health["effective_draws"] >= fewest)
 
 
 def not_mixed(health: dict[str, Any]) -> str:
@@ -68,13 +101,18 @@ def not_mixed(health: dict[str, Any]) -> str:
     return f"chains have not mixed (R-hat {health['r_hat']:.2f}, effective draws {health['effective_draws']:.1f})"
 
 
+def _is_noiseless(health: dict[str, Any]) -> bool:
+    """Tell whether chains agree on the targets to a thousandth, in a table with no more columns than rows."""
+    return "swing" not in health and max(health.get("noise", 1.0), health.get("residual", 1.0)) < TINY_RESIDUAL
+
+
 def are_far_from_mixed(health: dict[str, Any]) -> bool:
     """Tell whether chains have mixed so little that their user must be warned.
 
     Args:
         health: The measures.
     """
-    return "r_hat" in health and not (health["r_hat"] <= FAR_FROM_MIXED and health["effective_draws"] >= HARDLY_ANY)
+    return _exceeds(health, FAR_FROM_MIXED, HARDLY_ANY)
 
 
 def line(health: dict[str, Any]) -> str:
@@ -116,7 +154,10 @@ def _facts(health: dict[str, Any]) -> Any:
     if health.get("spread_ratio") is not None:
         yield f"spread {_factor(health['spread_ratio'])}"
     if "r_hat" in health and not_mixed(health) not in health["flags"]:
-        yield f"R-hat {health['r_hat']:.2f}, effective draws {health['effective_draws']:.0f}"
+        words, worth = f"R-hat {health['r_hat']:.2f}", f"effective draws {health['effective_draws']:.0f}"
+        if health["r_hat"] > NOT_MIXED:
+            words += " of predictions (a mixture of chains that have not agreed: judge by left-out density)"
+        yield f"{words}, {worth}"
     if "elpd" in health:
         how = "exact" if health["loo_exact"] else "PSIS"
         bad = health["loo_bad"]

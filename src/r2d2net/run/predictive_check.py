@@ -6,6 +6,8 @@
                random place within its step, of counts)
                E_d Phi(-(D_d - E D_d) / sd D_d),   D_d = -sum_i log p(y_i | w_d),   of classes
 
+Beside the log density of rows left out stands what it is above that of a constant (`constant_check`).
+
 A p-value near 0 says that noise is too small for the residuals, one near 1 that it is too large. Validation rows,
 where there are any, are looked at instead of training rows, under the predictive distribution: noise is corrected by
 them.
@@ -29,6 +31,7 @@ from r2d2net.inference.row_keys import row_keys
 from r2d2net.likelihoods.base import Likelihood, Noise, Unit
 from r2d2net.prediction import Classification, Mixture
 from r2d2net.run.batches import TensorBatches
+from r2d2net.run.constant_check import constant_scores
 from r2d2net.run.prepare import Prepared, data_digest
 
 LEAST_DRAWS = 25  # of which the largest five are a tail
@@ -51,9 +54,10 @@ def leave_one_out(
     Returns:
         "elpd" (nats a row, in the user's units of the target as the network sees it), "elpd_error", its standard error
         over rows, "loo_k", the largest Pareto shape, "loo_bad", the share of rows whose shape is above 0.7, and
-        "loo_exact"; nothing for one network or few draws.
+        "loo_exact"; where it is not exact also "elpd_gain", what it is above that of the best constant, and
+        "elpd_gain_error"; nothing for one network or few draws.
     """
-    exact = _exact(source, prepared)
+    exact, gain = _exact(source, prepared), {}
     if exact is not None:
         score, shapes = exact
     elif len(outputs) < LEAST_DRAWS or not bool((outputs != outputs[0]).any()):
@@ -62,6 +66,7 @@ def leave_one_out(
         log_p = row_log_probs(source.model.likelihood, outputs, drawn.noise, y)
         weights, shapes = pareto_weights(-log_p)
         score = torch.logsumexp(weights.log() + log_p, 0)
+        gain = _gain(source.model.likelihood, score, y, outputs.shape[-1])
     units = float(prepared.units.y.scale.double().log().expand(_width(prepared)).sum())
     return {
         "elpd": float(score.mean()) - units,
@@ -69,7 +74,19 @@ def leave_one_out(
         "loo_k": _finite(float(shapes.max())),
         "loo_bad": float((shapes > RELIABLE).double().mean()),
         "loo_exact": exact is not None,
+        **gain,
     }
+
+
+def _gain(likelihood: Likelihood[Any], score: Tensor, y: Tensor, width: int) -> dict[str, float]:
+    """Compare scores of rows left out with those of a constant; nothing for counts."""
+    if not (likelihood.has_classes or likelihood.standardizes):
+        return {}
+    constant = constant_scores(y, max(2, width) if likelihood.has_classes else 0)
+    if constant is None:
+        return {}
+    gain = score - constant
+    return {"elpd_gain": float(gain.mean()), "elpd_gain_error": float(gain.std()) / math.sqrt(len(gain))}
 
 
 def row_log_probs(likelihood: Likelihood[Any], outputs: Tensor, noise: Noise, y: Tensor) -> Tensor:
