@@ -63,6 +63,7 @@ def test_log_normal_models_are_those_of_the_logarithms(quick):
     assert torch.equal(positive.state.weights, log.state.weights)
     shift = float(y.log().mean())
     assert positive.candidates[0]["score"] == pytest.approx(log.candidates[0]["score"] - shift, abs=1e-4)
+    assert positive.health["elpd"] == pytest.approx(log.health["elpd"] - shift, abs=1e-4)
     assert positive.calibration is None  # 60 rows are too few
 
 

@@ -166,6 +166,28 @@ def test_scores_are_log_densities_in_the_users_units(quick):
         assert second["score"] - first["score"] == pytest.approx(np.log(10), abs=0.02)
 
 
+def test_the_health_has_the_density_of_rows_that_folds_left_out(quick):
+    x, y = rows_of(False)
+    found = [fitted((x, target)).health for target in (y, y / 10)]
+    assert fitted((x, y)).candidates[0]["score"] - 0.5 < found[0]["elpd"] < 0
+    assert found[1]["elpd"] - found[0]["elpd"] == pytest.approx(np.log(10), abs=0.02)
+    assert "nats a row (rows left out by folds)" in found[0]["line"]
+    assert "PSIS" not in found[0]["line"]
+    assert not any(name.startswith("loo") for name in found[0])
+
+
+def test_the_density_of_a_mixture_is_that_of_its_candidates():
+    densities = torch.tensor([[0.0, -2.0, torch.nan], [-1.0, -1.0, torch.nan]], dtype=torch.float64)
+    weights = torch.tensor([0.25, 0.75, 0.0], dtype=torch.float64)
+    expected = (densities[:, :2].exp() @ weights[:2]).log()
+    torch.testing.assert_close(stacking.mixture_densities(densities, weights), expected)
+    health = {"verdict": "fits", "flags": [], "elpd": -9.0, "elpd_error": 1.0, "loo_bad": 1.0, "loo_exact": False}
+    found = stacking.with_held_out(health, expected)
+    score = "left-out log density -1.02 ± 0.016 nats a row (rows left out by folds)"
+    assert found["line"] == f"health: nothing wrong found; {score}"
+    assert "elpd" not in stacking.with_held_out(health, torch.tensor([0.0, -torch.inf]))
+
+
 def test_a_mixture_is_saved_and_loaded(quick, tmp_path):
     x, y = rows_of(False)
     posterior = fitted((x, y))

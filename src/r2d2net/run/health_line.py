@@ -118,8 +118,8 @@ def _facts(health: dict[str, Any]) -> Any:
     if "r_hat" in health and not_mixed(health) not in health["flags"]:
         yield f"R-hat {health['r_hat']:.2f}, effective draws {health['effective_draws']:.0f}"
     if "elpd" in health:
-        how = "exact" if health["loo_exact"] else "PSIS"
-        bad = health["loo_bad"]
+        how = health.get("elpd_by") or ("exact" if health["loo_exact"] else "PSIS")
+        bad = health.get("loo_bad", 0)
         rows = "" if bad == 0 else f", {math.ceil(100 * bad)}% of rows with k above 0.7"
         yield f"left-out log density {health['elpd']:.3g} ± {health['elpd_error']:.2g} nats a row ({how}{rows})"
     if health.get("p_value") is not None:
