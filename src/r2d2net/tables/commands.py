@@ -120,7 +120,7 @@ def fit(
         str | None,
         _text(
             f"Law of a numeric target: {listed(NUMBERS, 'or')}; auto (default): rows left out choose where several "
-            "models are combined, gaussian otherwise."
+            "models are combined, gaussian otherwise. Any but auto asks for --task regression."
         ),
     ] = None,
     calibrate: Annotated[
