@@ -42,6 +42,7 @@ from r2d2net.tables.validation import require_likelihood, require_no_spreadsheet
 from r2d2net.tables.verdict import CONSTANT, judge
 
 Say = Callable[[str], None]
+FEW = 5  # inputs that do not count as many
 ANEW = ("fit anew with ", Argument("overwrite"))
 AFTER_DIVERGENCE = (
     "use another ",
@@ -187,6 +188,8 @@ def _fit(
     nothing = nothing_found(posterior["health"], verdict)
     if nothing is not None:
         inputs = [{**entry, "kept": False} for entry in inputs]
+    elif not any(entry["kept"] for entry in inputs):
+        nothing = shared_importance(inputs)
     write_json(folder / run_folder.RELEVANCE, {"inputs": inputs, "nothing_kept": nothing})
     write_json(folder / effects.FILE, {"effects": curves})
     write_json(folder / run_folder.HISTORY, {"epochs": history})
@@ -322,6 +325,25 @@ def nothing_found(health: dict[str, Any], verdict: dict[str, Any] | None) -> str
     if verdict is not None and verdict["useless"]:
         return "on test rows the model is no better than a constant"
     return None
+
+
+def shared_importance(inputs: list[dict[str, Any]]) -> str:
+    """Say why none of the inputs of a good model is kept.
+
+    Args:
+        inputs: The inputs by rank, with their shares in the importance.
+
+    Returns:
+        The reason.
+
+    >>> print(shared_importance([{"share": 0.005}] * 200))
+    no single input is sure (95%) to take 1% of the output's variance when it is shuffled; many ... the first 100 of 200
+    """
+    shares = np.cumsum([0.0, *(entry["share"] for entry in inputs)])
+    half = int(np.searchsorted(shares, 0.5 * shares[-1]))
+    why = "no single input is sure (95%) to take 1% of the output's variance when it is shuffled"
+    shared = f"; many share the importance, of which half lies with the first {half:,} of {len(inputs):,}"
+    return why + (shared if half > FEW else "")
 
 
 def learning_curve(posterior: Posterior) -> list[dict[str, float]]:
