@@ -1,5 +1,7 @@
 """Stacking: its weights against the conditions of the optimum, its mixture against the models that it is made of."""
 
+import time as clock
+
 import numpy as np
 import pytest
 import torch
@@ -233,6 +235,8 @@ def test_an_interrupted_search_goes_on_to_the_same_bits(quick, tmp_path, monkeyp
 def test_time_bounds_the_folds(quick):
     posterior = fitted(rows_of(False), time=1e-9)
     assert posterior.settings["algorithm"]["arguments"] == {"folds": 1}
+    late = fitted(rows_of(False), time=100.0, begun=clock.monotonic() - 200)
+    assert late.settings["algorithm"]["arguments"] == {"folds": 1}
     with pytest.raises(ParameterError, match=r"time=0"):
         fitted(rows_of(False), time=0)
 
@@ -276,3 +280,22 @@ def test_linear_models_of_separable_classes_spread_less(quick):
     ]
     assert spreads[0] < 0.7
     assert spreads[1] == 1.0
+
+
+def test_a_short_time_leaves_out_the_choice_of_the_likelihood(quick, monkeypatch):
+    """The seconds begin when they are told to, before the choice."""
+    seen = []
+
+    def fitted_here(*arguments, begun, **options):
+        seen.append(begun)
+        return fit_stacked(*arguments, begun=begun, **options)
+
+    monkeypatch.setattr("r2d2net.estimators.perceptron.fit_stacked", fitted_here)
+    x, y = (part.numpy().astype(np.float64) for part in rows_of(False))
+    before = clock.monotonic()
+    for time, words in ((30, "gaussian: 30 s are too short to compare others"), (60, "gaussian: fewer than 100 rows")):
+        model = rn.R2D2Regressor(random_state=0, time=time).fit(x, y)
+        assert model.posterior_.settings["likelihood"]["reason"].startswith(words)
+    assert before <= seen[0] < seen[1]
+    rn.R2D2Regressor(random_state=0, time=60).fit_numbers(x, y, None, begun=1.5)
+    assert seen[-1] == 1.5

@@ -144,6 +144,7 @@ def fit_stacked(
     seed: int = 0,
     device: Any = None,
     time: float | None = None,
+    begun: float | None = None,
     jobs: int | None = None,
     resume: Path | None = None,
     checkpoint_every: float = 60.0,
@@ -162,6 +163,7 @@ def fit_stacked(
         device: Device of the computation.
         time: Seconds after which no further fold is begun; at least one is. What the search finds then depends on the
             machine. None for no bound.
+        begun: When these seconds began, by `time.monotonic`; None for now.
         jobs: Fits at a time, in processes of one thread each; None for as many as there are cores.
         resume: Folder in which runs are kept, and the posterior in the end; an interrupted search is continued.
         checkpoint_every: Seconds between checkpoints of a run.
@@ -179,7 +181,7 @@ def fit_stacked(
     """
     is_number = isinstance(time, (int, float)) and not isinstance(time, bool)
     require(time is None or (is_number and time > 0), "time", time, "use a number of seconds above 0")
-    start = clock.monotonic()
+    start = clock.monotonic() if begun is None else begun
     inputs = int(torch.as_tensor(data[0][:1]).shape[1])
     widths = [int(width) for width in hidden]
     network = {"inputs": inputs, "hidden": widths, "outputs": outputs, "activation": activation}

@@ -84,7 +84,13 @@ def fit(
     ] = None,
     hidden: Annotated[str | None, _text("Widths of the hidden layers (50,50); 0 is a linear model.")] = None,
     activation: Annotated[str | None, _text(f"{_names(ACTIVATIONS, default='relu')}.")] = None,
-    time: Annotated[float | None, _text("Seconds after which the search among models begins no more folds.")] = None,
+    time: Annotated[
+        float | None,
+        _text(
+            "Seconds from the start after which the search among models begins no more folds; less than 60 leave out "
+            "the choice of the likelihood. Fits to all rows, relevances and baselines come on top."
+        ),
+    ] = None,
     epochs: Annotated[int | None, _text("Passes over the rows; by default about 1,000 steps.")] = None,
     batch_size: Annotated[int | None, _text("Rows of a step; by default chosen from their number.")] = None,
     patience: Annotated[int | None, _text("Stop after so many epochs without progress on validation rows.")] = None,

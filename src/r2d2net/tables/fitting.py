@@ -70,6 +70,7 @@ def fit_table(data: Path, folder: Path, settings: Settings, *, overwrite: bool, 
         DataError: The file cannot be used.
         ParameterError: Settings do not suit the file or each other.
     """
+    begun = time.monotonic()
     run_folder.require_new(folder, overwrite=overwrite)
     require_no_spreadsheet(data)
     table = read_training_table(data, settings)
@@ -92,7 +93,7 @@ def fit_table(data: Path, folder: Path, settings: Settings, *, overwrite: bool, 
     try:
         with _going_on(folder):
             write_json(folder / run_folder.RUN, content)
-            _fit(folder, content, table, settings, verbose, say)
+            _fit(folder, content, table, settings, verbose, say, begun)
     except (CheckpointError, Interrupted):
         raise
     except R2D2NetError:
@@ -115,6 +116,7 @@ def resume_table(folder: Path, data: Path | None, *, verbose: bool, say: Say) ->
     Raises:
         CheckpointError: The file is another one, or the run is of another version.
     """
+    begun = time.monotonic()
     content = run_folder.read_run(folder)
     if content["state"] == "finished":
         say(f"{folder} is finished: there is nothing left to do")
@@ -130,7 +132,7 @@ def resume_table(folder: Path, data: Path | None, *, verbose: bool, say: Say) ->
     if (table.columns.plain(), table.task.plain()) != (content.get("columns"), content.get("task")):
         raise CheckpointError("was begun by another version of r2d2net", value=folder, fix=ANEW)
     with _going_on(folder):
-        _fit(folder, content, table, settings, verbose, say)
+        _fit(folder, content, table, settings, verbose, say, begun)
     return True
 
 
@@ -155,14 +157,20 @@ def _going_on(folder: Path) -> Iterator[None]:
 
 
 def _fit(
-    folder: Path, content: dict[str, Any], table: TrainingTable, settings: Settings, verbose: bool, say: Say
+    folder: Path,
+    content: dict[str, Any],
+    table: TrainingTable,
+    settings: Settings,
+    verbose: bool,
+    say: Say,
+    begun: float,
 ) -> None:
     for note in _opening(content, table):
         say(note)
     start = time.perf_counter()
     with one_thread():
         estimator = _estimator(table, settings, verbose)
-        fit_model(estimator, table, folder / run_folder.MODEL)
+        fit_model(estimator, table, folder / run_folder.MODEL, begun)
         estimator.save(folder / run_folder.MODEL, relevance=False)  # that of whole columns follows
         novelty = learn_novelty(table.x, settings.seed)
         novelty.save(folder)
