@@ -352,8 +352,9 @@ def inspect(
 ) -> None:
     """Show prior, posterior, effective number of weights and inputs kept, for example `r2d2net inspect run`.
 
-    The effective number counts a weight by 1 - posterior variance / prior variance: 0 where it follows its prior, 1
-    where the data determine it. Point estimates, samplers and ensembles have none. The KL divergence says in nats how
+    Of several models it shows their weights and priors. The effective number counts a weight by 1 - posterior variance
+    / prior variance: 0 where it follows its prior, 1 where the data determine it. Several models, point estimates,
+    samplers and ensembles have none. The KL divergence says in nats how
     far the posterior lies from the prior. The seed is that of draws of the noise, which only samplers need.
     """
     from r2d2net.tables import terminal_output
