@@ -168,6 +168,14 @@ def test_one_of_a_kind_is_singular(tmp_path):
     table[2:3].to_csv(tmp_path / "one.csv", index=False)
     assert "1 row predicted;" in command("predict", tmp_path / "run", tmp_path / "one.csv").error
     assert "1 row of one.csv" in command("evaluate", tmp_path / "run", tmp_path / "one.csv").out
+    explained = command("explain", tmp_path / "run", tmp_path / "data.csv", "--rows", "1")
+    assert "the first row of the file is explained" in explained.error
+    assert not re.search(r"\.\d{7}", explained.out)  # a value of the file has 16 digits
+    assert (
+        len(command("explain", tmp_path / "run", tmp_path / "one.csv", "--json").json["rows"][0]["contributions"]) == 1
+    )
+    (tmp_path / "none.csv").write_text("z\n1\n2\n")
+    assert "lacks the column 'x': add it" in command("predict", tmp_path / "run", tmp_path / "none.csv").error
 
 
 def test_the_relevance_of_inputs_has_a_bar_and_the_kl_a_meaning(data, tmp_path, monkeypatch):
