@@ -345,8 +345,15 @@ def stack_content(**more):
     candidates = [{"name": "linear, Gaussian", **entry}, {"name": "network, R2D2", **entry, "weight": 0.75}]
     layer = {"parameter": "net.0.weight", "shape": [4, 3], "weights": 12, "prior": "?", "effective_weights": None}
     task, rows = {"kind": "regression", "target": "y"}, {"training": 40}
-    named = {"data": "t.csv", "task": task, "rows": rows, "noise_sd": None, "kl": None, "weights": 12}
-    found = {"candidates": candidates, "parameters": [layer], "effective_weights": None, "training_rows": 40, **named}
+    named = {"data": "t.csv", "task": task, "rows": rows, "noise_sd": None, "noise_of": "target", "kl": None}
+    found = {
+        "candidates": candidates,
+        "parameters": [layer],
+        "effective_weights": None,
+        "training_rows": 40,
+        **named,
+        "weights": 12,
+    }
     return {**found, "algorithm": "Stacked", "epochs": None, **more}
 
 
@@ -359,6 +366,8 @@ def test_inspect_shows_the_models_of_a_stack(capsys):
     assert "-1.25" in shown
     assert "net.0.weight" not in shown
     assert "the effective number is not known" in shown
+    show_inspection(stack_content(noise_sd=0.5, noise_of="logarithm of the target"))
+    assert "sd 0.5 (in units of the logarithm of the target)" in capsys.readouterr().out
 
 
 def test_inspect_shows_no_column_of_what_is_not_known(capsys):

@@ -195,7 +195,9 @@ def show_inspection(content: dict[str, Any]) -> None:
         ("posterior", _made(content) + _kl(content["kl"])),
         (
             "noise",
-            None if content["noise_sd"] is None else f"sd {format_number(content['noise_sd'])} (units of the target)",
+            None
+            if content["noise_sd"] is None
+            else f"sd {format_number(content['noise_sd'])} (in units of the {content['noise_of']})",
         ),
         (
             "weights",
