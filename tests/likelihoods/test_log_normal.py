@@ -30,30 +30,69 @@ def test_by_scipy(prediction):
         torch.testing.assert_close(found, torch.from_numpy(sum(getattr(law, name)(y.numpy()) for law in laws) / 2))
     means = torch.from_numpy(np.stack([law.mean() for law in laws]))
     torch.testing.assert_close(prediction.mean, means.mean(0))  # the median of two draws is their average
+    assert torch.equal(prediction[2:4].samples, prediction.samples[:, 2:4])
     inside = torch.from_numpy(sum(law.var() for law in laws) / 2)
     torch.testing.assert_close(prediction.std, (inside + means.var(0, correction=0)).sqrt())
 
 
-def test_the_mean_is_a_median_over_draws_of_bounded_means():
-    log = Regression(torch.tensor([[0.0, 1.0], [0.5, 1.5], [200.0, 300.0]], dtype=torch.float64), torch.tensor(0.0001))
-    bounded = LogRegression(log, torch.tensor(20.0, dtype=torch.float64))
-    torch.testing.assert_close(bounded.mean, torch.tensor([0.50005, 1.50005], dtype=torch.float64).exp())
-    assert bounded.samples.max() == 20
-    assert torch.isfinite(bounded.std).all()
-    assert torch.equal(
-        LogRegression(log).log_prob(torch.tensor([2.0, 2.0])), bounded.log_prob(torch.tensor([2.0, 2.0]))
+def test_wild_draws_move_neither_the_mean_nor_the_deviation():
+    tame = 0.2 * normal(200, 3)
+    wild = tame.clone()
+    wild[::25] += 300.0  # 4% of the draws
+    variance = torch.tensor(0.25, dtype=torch.float64)
+    mean, std = (
+        torch.stack([getattr(LogRegression(Regression(f, variance)), name) for f in (tame, wild)])
+        for name in ("mean", "std")
     )
+    torch.testing.assert_close(mean[1], mean[0], rtol=0.05, atol=0)
+    torch.testing.assert_close(std[1], std[0], rtol=0.2, atol=0)
+    exact = (tame.exp() * torch.exp(variance / 2)).var(0) + (torch.expm1(variance) * (2 * tame + variance).exp()).mean(
+        0
+    )
+    torch.testing.assert_close(std[0], exact.sqrt(), rtol=0.05, atol=0)
 
 
-def test_a_row_far_outside_the_data_has_a_bounded_mean():
-    x = normal(80, 1).float()
-    y = torch.exp(1 + x[:, 0] + 0.2 * normal(80, seed=1).float())
-    model = rn.BayesianModel(torch.nn.Linear(1, 1), None, LogNormal())
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_numbers_beyond_the_dtype_are_its_largest(dtype):
+    log = Regression(torch.full((30, 2), 1e4, dtype=dtype), torch.tensor(1.0, dtype=dtype))
+    predicted = LogRegression(log)
+    for part in (predicted.samples, predicted.mean, predicted.std, *predicted.interval(0.9)):
+        assert torch.isfinite(part).all()
+
+
+@pytest.mark.parametrize("degrees", [1.0, 3.0])
+@pytest.mark.parametrize("noise", [0.1, 1.0, 3.0])
+def test_mean_and_deviation_belong_to_the_interval(degrees, noise):
+    draws = stats.t(degrees).rvs((200, 50), random_state=0)  # E exp(f) is infinite
+    predicted = LogRegression(Regression(torch.from_numpy(draws), torch.tensor(noise**2, dtype=torch.float64)))
+    low, high = predicted.interval(0.999)
+    assert bool(((low < predicted.mean) & (predicted.mean < high)).all())
+    low, high = predicted.interval(0.9)
+    factor = 2 * np.exp(noise**2)  # the noise's own deviation in units of its interval
+    assert bool((predicted.std < factor * (high - low)).all())
+
+
+def test_few_rows_far_out():
+    x = normal(6, 2).float()
+    y = torch.exp(1 + x[:, 0] + 0.2 * normal(6, seed=1).float())
+    model = rn.BayesianModel(torch.nn.Linear(2, 1), None, LogNormal())
     posterior = rn.fit(model, (x, y), "lineargibbs", epochs=200, seed=0, verbose=False)
-    predicted = posterior.predict(torch.tensor([[0.0], [1e3]]), 50)
-    most = torch.exp(y.log().mean() + 4 * y.log().std(correction=0))
-    torch.testing.assert_close(predicted.mean[0], torch.tensor(1 + 0.02).exp(), rtol=0.1, atol=0)
-    torch.testing.assert_close(predicted.mean[1], most, rtol=1e-3, atol=0)
+    predicted = posterior.predict(3 * x, 200)
+    low, high = predicted.interval(0.999)
+    assert bool(((low <= predicted.mean) & (predicted.mean <= high)).all())
+    low, high = predicted.interval(0.9)
+    assert bool(torch.isfinite(predicted.std).all())
+    assert bool((predicted.std < high - low).all())
+
+
+def test_a_mean_may_be_larger_than_those_of_the_training_rows():
+    x = torch.linspace(-1, 1, 101)[:, None]
+    y = torch.exp(torch.where(x[:, 0] > 0.97, 8.0, 0.0) + 0.01 * normal(101).float())  # two rows far above the others
+    x = torch.cat([x, (x > 0.97).float()], 1)
+    model = rn.BayesianModel(torch.nn.Linear(2, 1), None, LogNormal())
+    posterior = rn.fit(model, (x, y), "lineargibbs", epochs=200, seed=0, verbose=False)
+    assert y.max() > torch.exp(y.log().mean() + 4 * y.log().std(correction=0))
+    torch.testing.assert_close(posterior.predict(x, 100).mean[-2:], y[-2:], rtol=0.1, atol=0)
 
 
 def test_intervals_are_positive_and_quantiles_invert(prediction):

@@ -129,6 +129,8 @@ def test_strings_of_the_user_are_never_markup(tmp_path, classes, newer):
 
 def test_page_shows_what_the_run_says(tmp_path):
     text = made_run(tmp_path).read_text(encoding="utf-8")
+    assert "<title>Regression of " in text
+    assert "60 test. Stacking, seed 0, fitted in 3 s." in text
     verdict, warning = text.index('<p class="verdict">Good: '), text.index('<p class="warning">Beware of ')
     assert verdict < warning < text.index('class="tiles"') < text.index("<svg") < text.index("<details")
     for part in (

@@ -1,5 +1,7 @@
 """Stacking: its weights against the conditions of the optimum, its mixture against the models that it is made of."""
 
+import time as clock
+
 import numpy as np
 import pytest
 import torch
@@ -169,6 +171,28 @@ def test_scores_are_log_densities_in_the_users_units(quick):
         assert second["score"] - first["score"] == pytest.approx(np.log(10), abs=0.02)
 
 
+def test_the_health_has_the_density_of_rows_that_folds_left_out(quick):
+    x, y = rows_of(False)
+    found = [fitted((x, target)).health for target in (y, y / 10)]
+    assert fitted((x, y)).candidates[0]["score"] - 0.5 < found[0]["elpd"] < 0
+    assert found[1]["elpd"] - found[0]["elpd"] == pytest.approx(np.log(10), abs=0.02)
+    assert "nats a row (rows left out by folds)" in found[0]["line"]
+    assert "PSIS" not in found[0]["line"]
+    assert not any(name.startswith("loo") for name in found[0])
+
+
+def test_the_density_of_a_mixture_is_that_of_its_candidates():
+    densities = torch.tensor([[0.0, -2.0, torch.nan], [-1.0, -1.0, torch.nan]], dtype=torch.float64)
+    weights = torch.tensor([0.25, 0.75, 0.0], dtype=torch.float64)
+    expected = (densities[:, :2].exp() @ weights[:2]).log()
+    torch.testing.assert_close(stacking.mixture_densities(densities, weights), expected)
+    health = {"verdict": "fits", "flags": [], "elpd": -9.0, "elpd_error": 1.0, "loo_bad": 1.0, "loo_exact": False}
+    found = stacking.with_held_out(health, expected)
+    score = "left-out log density -1.02 ± 0.016 nats a row (rows left out by folds)"
+    assert found["line"] == f"health: nothing wrong found; {score}"
+    assert "elpd" not in stacking.with_held_out(health, torch.tensor([0.0, -torch.inf]))
+
+
 def test_a_mixture_is_saved_and_loaded(quick, tmp_path):
     x, y = rows_of(False)
     posterior = fitted((x, y))
@@ -214,6 +238,8 @@ def test_an_interrupted_search_goes_on_to_the_same_bits(quick, tmp_path, monkeyp
 def test_time_bounds_the_folds(quick):
     posterior = fitted(rows_of(False), time=1e-9)
     assert posterior.settings["algorithm"]["arguments"] == {"folds": 1}
+    late = fitted(rows_of(False), time=100.0, begun=clock.monotonic() - 200)
+    assert late.settings["algorithm"]["arguments"] == {"folds": 1}
     with pytest.raises(ParameterError, match=r"time=0"):
         fitted(rows_of(False), time=0)
 
@@ -257,3 +283,22 @@ def test_linear_models_of_separable_classes_spread_less(quick):
     ]
     assert spreads[0] < 0.7
     assert spreads[1] == 1.0
+
+
+def test_a_short_time_leaves_out_the_choice_of_the_likelihood(quick, monkeypatch):
+    """The seconds begin when they are told to, before the choice."""
+    seen = []
+
+    def fitted_here(*arguments, begun, **options):
+        seen.append(begun)
+        return fit_stacked(*arguments, begun=begun, **options)
+
+    monkeypatch.setattr("r2d2net.estimators.perceptron.fit_stacked", fitted_here)
+    x, y = (part.numpy().astype(np.float64) for part in rows_of(False))
+    before = clock.monotonic()
+    for time, words in ((30, "gaussian: 30 s are too short to compare others"), (60, "gaussian: fewer than 100 rows")):
+        model = rn.R2D2Regressor(random_state=0, time=time).fit(x, y)
+        assert model.posterior_.settings["likelihood"]["reason"].startswith(words)
+    assert before <= seen[0] < seen[1]
+    rn.R2D2Regressor(random_state=0, time=60).fit_numbers(x, y, None, begun=1.5)
+    assert seen[-1] == 1.5

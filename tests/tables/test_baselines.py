@@ -133,3 +133,19 @@ def test_nothing_is_kept_where_there_is_nothing_to_find(tmp_path) -> None:
 )
 def test_why_nothing_is_kept(health, verdict, why) -> None:
     assert nothing_found(health, verdict) == why
+
+
+def test_many_inputs_that_share_the_importance_are_told_of(tmp_path):
+    """Each of 150 inputs has 0.7% of the variance, and together they predict the class well."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(400, 150))
+    table = pd.DataFrame(x, columns=[f"x{i}" for i in range(150)])
+    table["y"] = np.where(x.sum(1) > 0, "up", "down")
+    table.to_csv(tmp_path / "many.csv", index=False)
+    options = ["--hidden", "0", "--prior", "gaussian", "--epochs", "100", "--no-baselines", "--out", tmp_path / "run"]
+    done = command("fit", tmp_path / "many.csv", "--target", "y", *options)
+    assert "0 of 150 kept" in done.out
+    assert "None is kept: no single input is sure (95%) to take 1% of the output's variance" in done.out
+    assert "many share the importance, of which half lies with the first" in " ".join(done.out.split())
+    page = (tmp_path / "run" / "report.html").read_text(encoding="utf-8")
+    assert "None is kept: no single input is sure" in page

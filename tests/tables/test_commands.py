@@ -2,6 +2,7 @@
 
 import json
 import re
+from itertools import pairwise
 
 import numpy as np
 import pandas as pd
@@ -193,6 +194,17 @@ def test_overwrite_replaces_a_run(tables):
     assert ended.code == 0
     assert "there is nothing left to do" in ended.error
     assert ended.json["settings"]["seed"] == 5
+
+
+@pytest.mark.parametrize("name", ["predict", "explain", "inspect"])
+def test_paragraphs_of_a_help_text_are_broken_by_the_terminal_alone(name, monkeypatch):
+    """A line of a paragraph ends where the first word of the next has no room."""
+    monkeypatch.setenv("COLUMNS", "80")
+    text = command(name, "--help").out.partition("Usage")[2].partition("╭")[0]
+    lines = [line.strip() for line in text.splitlines()]
+    pairs = [(line, after) for line, after in pairwise(lines) if line and after]
+    assert len(pairs) > 2
+    assert all(len(line) + 1 + len(after.split()[0]) > 78 for line, after in pairs)
 
 
 @pytest.mark.parametrize("kind", ["json", "toml"])

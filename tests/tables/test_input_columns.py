@@ -296,7 +296,7 @@ def test_tables_are_matched_by_name():
         DataError, match=r"lacks the columns 'x', 'Age', and its first line looks like data \('1.5', '3', 'b'\)"
     ):
         columns.match(["1.5", "3", "b"], "new.csv")
-    with pytest.raises(DataError, match=r"lacks the columns 'Age'; it has 'age': rename"):
+    with pytest.raises(DataError, match=r"lacks the column 'Age'; it has 'age': rename"):
         columns.match(["x", "age"], "new.csv")
 
 

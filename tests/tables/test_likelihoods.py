@@ -103,9 +103,24 @@ def test_classes_have_no_likelihood_of_numbers(tables, tmp_path):
     assert "--likelihood poisson is for numbers, and the target is a class" in ended.error
 
 
+def test_a_likelihood_of_numbers_asks_for_regression(tmp_path):
+    """Counts from 0 to 4 would else be taken for classes."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=100)
+    table = pd.DataFrame({"a": x, "y": rng.poisson(np.exp(0.5 + 0.3 * x)).clip(max=4)})
+    table.to_csv(tmp_path / "counts.csv", index=False)
+    options = ["--likelihood", "poisson", "--hidden", "0", "--epochs", "20", "--no-baselines"]
+    ended = command("fit", tmp_path / "counts.csv", "--target", "y", *options, "--out", tmp_path / "run", "--json")
+    assert ended.json["task"]["kind"] == "regression"
+    assert ended.json["settings"]["task"] == "regression"
+    told = [*options, "--task", "multiclass", "--out", tmp_path / "told"]
+    ended = command("fit", tmp_path / "counts.csv", "--target", "y", *told)
+    assert "--likelihood poisson is for numbers, and the target is a class" in ended.error
+
+
 def test_settings_of_older_runs_are_gaussian_and_not_calibrated():
     plain = Settings.of({"target": "y"}).plain()
     older = {name: value for name, value in plain.items() if name not in ("likelihood", "calibrate")}
     settings = Settings.back(json.loads(json.dumps(older)))
-    assert (settings.likelihood, settings.calibrate) == ("gaussian", False)
+    assert (settings.likelihood, settings.calibrate, settings.task) == ("gaussian", False, "auto")
     assert Settings.back(plain).likelihood == "auto"

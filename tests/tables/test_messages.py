@@ -17,6 +17,7 @@ from r2d2net.registry import ALGORITHMS, FOR_LINEAR_PATH, FOR_ONE_LAYER, PRIORS
 from r2d2net.run.train import ADVICE
 from r2d2net.tables.prediction_task import Task
 from r2d2net.tables.settings import Settings
+from r2d2net.tables.terminal_output import show_inspection
 from r2d2net.tables.training_table import read_training_table
 from r2d2net.tables.validation import require_suitable
 from table_runs import command, make_table
@@ -167,6 +168,14 @@ def test_one_of_a_kind_is_singular(tmp_path):
     table[2:3].to_csv(tmp_path / "one.csv", index=False)
     assert "1 row predicted;" in command("predict", tmp_path / "run", tmp_path / "one.csv").error
     assert "1 row of one.csv" in command("evaluate", tmp_path / "run", tmp_path / "one.csv").out
+    explained = command("explain", tmp_path / "run", tmp_path / "data.csv", "--rows", "1")
+    assert "the first row of the file is explained" in explained.error
+    assert not re.search(r"\.\d{7}", explained.out)  # a value of the file has 16 digits
+    assert (
+        len(command("explain", tmp_path / "run", tmp_path / "one.csv", "--json").json["rows"][0]["contributions"]) == 1
+    )
+    (tmp_path / "none.csv").write_text("z\n1\n2\n")
+    assert "lacks the column 'x': add it" in command("predict", tmp_path / "run", tmp_path / "none.csv").error
 
 
 def test_the_relevance_of_inputs_has_a_bar_and_the_kl_a_meaning(data, tmp_path, monkeypatch):
@@ -328,3 +337,42 @@ def test_inspect_takes_a_seed(data, tmp_path):
     noise = [command("inspect", run, "--seed", seed, "--json").json["noise_sd"] for seed in (1, 1, 2)]
     assert noise[0] == noise[1] != noise[2]
     assert command("inspect", run, "--seed", "-1").code == 2
+
+
+def stack_content(**more):
+    """What `inspect_run` says of a stack of two models."""
+    entry = {"prior": "Gaussian", "algorithm": "LinearGibbs", "weight": 0.25, "score": -1.25}
+    candidates = [{"name": "linear, Gaussian", **entry}, {"name": "network, R2D2", **entry, "weight": 0.75}]
+    layer = {"parameter": "net.0.weight", "shape": [4, 3], "weights": 12, "prior": "?", "effective_weights": None}
+    task, rows = {"kind": "regression", "target": "y"}, {"training": 40}
+    named = {"data": "t.csv", "task": task, "rows": rows, "noise_sd": None, "noise_of": "target", "kl": None}
+    found = {
+        "candidates": candidates,
+        "parameters": [layer],
+        "effective_weights": None,
+        "training_rows": 40,
+        **named,
+        "weights": 12,
+    }
+    return {**found, "algorithm": "Stacked", "epochs": None, **more}
+
+
+def test_inspect_shows_the_models_of_a_stack(capsys):
+    show_inspection(stack_content())
+    shown = capsys.readouterr().out
+    assert "Models of the stack" in shown
+    assert shown.rindex("network, R2D2") < shown.rindex("linear, Gaussian")
+    assert "75%" in shown
+    assert "-1.25" in shown
+    assert "net.0.weight" not in shown
+    assert "the effective number is not known" in shown
+    show_inspection(stack_content(noise_sd=0.5, noise_of="logarithm of the target"))
+    assert "sd 0.5 (in units of the logarithm of the target)" in capsys.readouterr().out
+
+
+def test_inspect_shows_no_column_of_what_is_not_known(capsys):
+    show_inspection(stack_content(candidates=[], algorithm="MCLMC", epochs=10))
+    shown = capsys.readouterr().out
+    assert "net.0.weight" in shown
+    assert "effective  " not in shown
+    assert "the effective number is not known" in shown

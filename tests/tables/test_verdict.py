@@ -80,6 +80,26 @@ def test_the_row_that_dominates_is_named() -> None:
     assert judge({LOG_LOSS: own[NLL]}, {}, numbers)["rows"] == [36]
 
 
+def test_the_row_that_dominates_does_not_decide() -> None:
+    """Of a model with a tenth of the constant's errors, and one error 300 times as large."""
+    errors = np.random.default_rng(6).normal(size=88)
+    own = 0.1 * errors
+    own[5] = 300.0
+    found = judge(normal_losses(own), {"the best constant": normal_losses(errors)}, np.arange(1, 89))
+    better = "on 88 test rows better than the best constant by 90% (RMSE)"
+    assert found["sentence"] == f"{better}, test row 6 left out, which dominates RMSE"
+    assert not found["useless"]
+    assert found["rows"] == [6]
+    assert found["comparisons"]["the best constant"][RMSE] == 1
+    assert "worse than the best constant" not in found["warning"]
+
+
+def test_a_loss_near_zero_is_not_better_by_all() -> None:
+    assert compare(LOG_LOSS, np.full(50, 1e-4), np.full(50, 0.69)).amount == "more than 99%"
+    assert compare(LOG_LOSS, np.full(50, 2.0), np.full(50, 1.0)).amount == "100%"
+    assert compare(LOG_LOSS, np.full(50, 0.01), np.full(50, 1.0)).amount == "99%"
+
+
 def test_calibrated_rows_dominate_next_to_never() -> None:
     """By RMSE at ten rows |t| of 9 degrees is above 5 with probability 7e-4: 2,000 scores x 10 rows have about 15."""
     rng = np.random.default_rng(5)

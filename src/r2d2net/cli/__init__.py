@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import os
 import sys
+from inspect import cleandoc
 from typing import Annotated, Any, NoReturn
 
 import typer
@@ -50,7 +51,29 @@ def _root(
     """Bayesian neural networks with shrinkage priors."""
 
 
+def reflowed(text: str) -> str:
+    """Join the lines of each paragraph of a help text, which the terminal breaks anew.
+
+    Args:
+        text: The text of a docstring.
+
+    Returns:
+        The text with one line for each paragraph.
+
+    >>> reflowed("One\\nline.\\n\\nThe\\nother.")
+    'One line.\\n\\nThe other.'
+    """
+    return "\n\n".join(" ".join(paragraph.split()) for paragraph in cleandoc(text).split("\n\n"))
+
+
+def _reflow_help() -> None:
+    for group in (app, table_commands.app, data_sets.app):
+        for command in group.registered_commands:
+            command.help = command.help or reflowed((command.callback and command.callback.__doc__) or "")
+
+
 add_paper_commands(app)
+_reflow_help()
 COMMANDS: Any = typer.main.get_command(app)
 
 

@@ -10,7 +10,7 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import validate_data
 
-from r2d2net.errors import DataError, Shown, Value, require
+from r2d2net.errors import DataError, ParameterError, Shown, Value
 from r2d2net.estimators.base import BayesianPerceptron, about_validation, joined
 from r2d2net.estimators.perceptron import LabelledPerceptron, class_numbers, numbers_of
 from r2d2net.likelihoods import Categorical
@@ -56,8 +56,9 @@ class R2D2Classifier(ClassifierMixin, LabelledPerceptron, BayesianPerceptron):
         X, y = validate_data(self, X, y, dtype=np.float64, ensure_min_samples=2)
         y = _of_one_kind(y)
         check_classification_targets(y)
-        fix = "it is for numbers: leave it out, or use R2D2Regressor"
-        require(isinstance(self.likelihood, str) and self.likelihood == "auto", "likelihood", self.likelihood, fix)
+        if not (isinstance(self.likelihood, str) and self.likelihood == "auto"):
+            fix = "leave it out, or use R2D2Regressor"
+            raise ParameterError("is for numbers", argument="likelihood", value=self.likelihood, fix=fix)
         classes, codes = class_numbers(y)
         validation = self._validation()
         if isinstance(validation, tuple):

@@ -13,11 +13,20 @@ from r2d2net.registry import NUMBERS
 from r2d2net.run.likelihood_choice import LikelihoodChoice, choose_likelihood, likelihood_named
 
 AUTO = "auto"
+SHORT = 60.0  # seconds of a fit below which likelihoods are not compared
 FIX = f"use one of {AUTO}, {', '.join(NUMBERS)}, or an object of r2d2net.likelihoods"
 
 
 def number_likelihood(
-    likelihood: Any, x: Tensor, y: np.ndarray, *, compares: bool, seed: int, device: Any, jobs: int | None
+    likelihood: Any,
+    x: Tensor,
+    y: np.ndarray,
+    *,
+    compares: bool,
+    seed: int,
+    device: Any,
+    jobs: int | None,
+    time: float | None = None,
 ) -> LikelihoodChoice:
     """Return the likelihood that a regressor's parameter stands for.
 
@@ -29,6 +38,7 @@ def number_likelihood(
         seed: Seed of the comparison.
         device: Device of the computation.
         jobs: Fits at a time.
+        time: Seconds that the whole fit may take; of less than `SHORT` a comparison would take too many.
 
     Returns:
         The likelihood, and why it was taken.
@@ -37,6 +47,9 @@ def number_likelihood(
         ParameterError: The parameter is none of these.
     """
     if isinstance(likelihood, str) and likelihood.lower() == AUTO:
+        if compares and isinstance(time, (int, float)) and time < SHORT:
+            reason = f"gaussian: {time:g} s are too short to compare others, from {SHORT:g} s they are compared"
+            return LikelihoodChoice(Gaussian(), {"name": "gaussian", "reason": reason})
         if compares:
             return choose_likelihood(x, y, seed=seed, device=device, jobs=jobs)
         return LikelihoodChoice(Gaussian(), {"name": "gaussian", "reason": "gaussian: none was named"})

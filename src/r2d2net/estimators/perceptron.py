@@ -6,6 +6,7 @@ it, as its import takes a second.
 
 from __future__ import annotations
 
+import time as clock
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from inspect import signature
@@ -67,7 +68,8 @@ class Perceptron:
         algorithm: "svgi" (for None) or another name of `r2d2net.registry.ALGORITHMS`; "auto" (exact or by chains where
             that is affordable, see `fit`); or an object of `r2d2net.inference`, such as ``SGHMC(chains=4)``.
             Some do not suit every prior: see `r2d2net.registry.SUITABLE_PRIORS`.
-        time: Seconds after which stacking begins no further fold; the result then depends on the machine.
+        time: Seconds after which stacking begins no further fold, those of the choice of the likelihood included, which
+            less than 60 leave out; the fits to all rows come on top. The result then depends on the machine.
         epochs: Passes over the rows; by default the number that makes about 1,000 steps, from 20 to 300 (1,000 where
             SVGI averages its sweeps), and for algorithms that see all rows at once a number of their own.
         batch_size: Rows of a step; by default chosen from the number of rows.
@@ -135,7 +137,9 @@ class Perceptron:
         self.likelihood = likelihood
         self.calibrate = calibrate
 
-    def fit_numbers(self, X: np.ndarray, y: np.ndarray, validation: Any, folder: Path | None = None) -> Self:
+    def fit_numbers(
+        self, X: np.ndarray, y: np.ndarray, validation: Any, folder: Path | None = None, *, begun: float | None = None
+    ) -> Self:
         """Fit to numbers by the likelihood that the parameter ``likelihood`` stands for.
 
         Where several models are combined, ``posterior_.settings["likelihood"]`` says which that is and why.
@@ -145,6 +149,7 @@ class Perceptron:
             y: Targets, (rows,) or (rows, outputs), of dtype float64.
             validation: Share of the rows to hold out, or rows (X, y) as those to fit; None for none.
             folder: Folder of checkpoints, from which an interrupted fit goes on; None for none.
+            begun: When the seconds of ``time`` began, by `time.monotonic`; None for now.
 
         Returns:
             The fitted estimator itself.
@@ -153,6 +158,7 @@ class Perceptron:
             DataError: If the data cannot be used.
             ParameterError: If a parameter of the estimator lies outside its range.
         """
+        begun = clock.monotonic() if begun is None else begun
         seed = seed_of(self.random_state)
         with in_parameters():
             choice = number_likelihood(
@@ -163,10 +169,11 @@ class Perceptron:
                 seed=seed,
                 device=self.device,
                 jobs=joblib.effective_n_jobs(self.n_jobs),
+                time=self.time,
             )
             likelihood = choice.likelihood
             outputs = likelihood.outputs(likelihood.target(torch.from_numpy(y))) or 1
-        self.fit_checked(X, y, outputs, likelihood, validation, folder, seed=seed)
+        self.fit_checked(X, y, outputs, likelihood, validation, folder, seed=seed, begun=begun)
         if "stack" in self.posterior_.settings:  # those of one model are compared when its run is resumed
             self.posterior_.settings = {**self.posterior_.settings, "likelihood": choice.record}
         return self
@@ -181,6 +188,7 @@ class Perceptron:
         folder: Path | None = None,
         *,
         seed: int | None = None,
+        begun: float | None = None,
     ) -> Self:
         """Fit to checked arrays; where that fails the estimator is left unchanged.
 
@@ -192,6 +200,7 @@ class Perceptron:
             validation: Share of the rows to hold out, or rows (X, y) as those to fit; None for none.
             folder: Folder of checkpoints, from which an interrupted fit goes on; None for none.
             seed: Seed of everything random; None for that of ``random_state``.
+            begun: When the seconds of ``time`` began, by `time.monotonic`; None for now.
 
         Returns:
             The fitted estimator itself.
@@ -213,7 +222,7 @@ class Perceptron:
 
         with in_parameters():
             if self.searches and len(X) >= FEWEST_STACKED:
-                posterior = self._fit_several(moved(X, y), outputs, likelihood, seed, folder)
+                posterior = self._fit_several(moved(X, y), outputs, likelihood, seed, folder, begun)
                 network = posterior.settings["stack"]["network"]
             else:
                 network, arguments = self._one_model(len(X), X.shape[1], outputs, likelihood, seed)
@@ -232,7 +241,13 @@ class Perceptron:
         return all(parameter is None for parameter in asked) and self.restarts == 1
 
     def _fit_several(
-        self, data: tuple[Tensor, Tensor], outputs: int, likelihood: Likelihood[Any], seed: int, folder: Path | None
+        self,
+        data: tuple[Tensor, Tensor],
+        outputs: int,
+        likelihood: Likelihood[Any],
+        seed: int,
+        folder: Path | None,
+        begun: float | None,
     ) -> Posterior[Any]:
         return fit_stacked(
             data,
@@ -243,6 +258,7 @@ class Perceptron:
             seed=seed,
             device=self.device,
             time=self.time,
+            begun=begun,
             jobs=joblib.effective_n_jobs(self.n_jobs),
             resume=folder,
             checkpoint_every=CHECKPOINT_SECONDS,

@@ -227,7 +227,7 @@ def importance_bars(inputs: list[dict[str, Any]], nothing_kept: str | None = Non
 
     Args:
         inputs: All inputs by rank; uses name, importance, importance_std, kept, and share and group where present.
-        nothing_kept: Why no input is kept, where none is for a reason of the whole fit.
+        nothing_kept: Why no input is kept, where there is a reason.
 
     Returns:
         The panel.
@@ -256,7 +256,9 @@ def importance_bars(inputs: list[dict[str, Any]], nothing_kept: str | None = Non
             chart.segment((ends[0], place), (ends[1], place), "whisker")
     kept = sum(bool(entry["kept"]) for entry in inputs)
     more = f"; the first {len(drawn)} are drawn" if len(drawn) < len(inputs) else ""
-    words = nothing_kept or f"{kept} of {len(inputs)} inputs are kept (blue){more}."
+    words = (
+        f"None is kept: {nothing_kept}." if nothing_kept else f"{kept} of {len(inputs)} inputs are kept (blue){more}."
+    )
     return Panel("Inputs", chart.html(), words)
 
 

@@ -23,6 +23,11 @@ from r2d2net.report.run_sections import baselines_table, class_scores, main_pane
 from r2d2net.report.svg_charts import table
 
 MOST_INPUTS = 50
+KINDS = {
+    "regression": "Regression",
+    "binary": "Binary classification",
+    "multiclass": "Classification",
+}
 FIRST_EFFECTS = 2  # of the first screen
 LABELS = {
     "rmse": "root mean squared error",
@@ -89,7 +94,7 @@ def write_run_page(
     folds.append(_training_fold(run, results, history))
     folds.append(Fold("Data and notes", parts=[_text(_columns(run))]))
     page = Page(
-        title=f"{target}: {run['task']['kind']} by {run['data']['file']}",
+        title=f"{KINDS[run['task']['kind']]} of {target} in {run['data']['file']}",
         verdict=verdict_of(results, target),
         warning=(results.get("verdict") or {}).get("warning") or "",
         facts=_facts(run, results),
@@ -176,7 +181,7 @@ def format_number(value: float) -> str:
 def _facts(run: dict[str, Any], results: dict[str, Any]) -> str:
     rows, settings = run["rows"], run["settings"]
     counts = ", ".join(f"{count:,} {name}" for name, count in rows.items())
-    algorithm = "stacking" if settings.get("stacked") else f"{settings['prior']} by {settings['algorithm']}"
+    algorithm = "Stacking" if settings.get("stacked") else f"Prior {settings['prior']} by {settings['algorithm']}"
     hidden = settings["hidden"]
     widths = "" if hidden is None else f", hidden units {'-'.join(map(str, hidden)) or 'none (linear)'}"
     return f"Rows: {counts}. {algorithm}{widths}, seed {run['seed']}, fitted in {results['seconds']:g} s."

@@ -159,8 +159,8 @@ def _facts(health: dict[str, Any]) -> Any:
             words += " of predictions (a mixture of chains that have not agreed: judge by left-out density)"
         yield f"{words}, {worth}"
     if "elpd" in health:
-        how = "exact" if health["loo_exact"] else "PSIS"
-        bad = health["loo_bad"]
+        how = health.get("elpd_by") or ("exact" if health["loo_exact"] else "PSIS")
+        bad = health.get("loo_bad", 0)
         rows = "" if bad == 0 else f", {math.ceil(100 * bad)}% of rows with k above 0.7"
         yield f"left-out log density {health['elpd']:.3g} ± {health['elpd_error']:.2g} nats a row ({how}{rows})"
     if health.get("p_value") is not None:

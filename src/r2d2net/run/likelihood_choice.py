@@ -27,7 +27,7 @@ from torch import Tensor
 from r2d2net.inference import MCLMC
 from r2d2net.likelihoods import Gaussian, Likelihood, LogNormal, Poisson
 from r2d2net.likelihoods.base import Unit
-from r2d2net.likelihoods.log_normal import LogRegression, largest_mean
+from r2d2net.likelihoods.log_normal import LogRegression
 from r2d2net.posterior import Posterior
 from r2d2net.prediction import Regression
 from r2d2net.priors import R2D2
@@ -242,5 +242,5 @@ class _Trial(NamedTuple):
             return predicted.mean
         if isinstance(self.search.own, LogNormal):
             log = Regression(center + scale * predicted.samples, scale.square() * predicted.noise_variance)
-            return LogRegression(log, largest_mean(self.unit)).mean
+            return LogRegression(log).mean
         return center + scale * predicted.mean

@@ -43,7 +43,8 @@ from r2d2net.priors import R2D2
 from r2d2net.run.batches import TensorBatches, mix
 from r2d2net.run.fit import Request
 from r2d2net.run.global_generator import lent_generator
-from r2d2net.run.health import look_at, warn_of
+from r2d2net.run.health import NOT_CHECKED, look_at, warn_of
+from r2d2net.run.health_line import line
 from r2d2net.run.prepare import Prepared, prepare
 from r2d2net.run.progress import lines
 from r2d2net.run.resume import require_same
@@ -143,6 +144,7 @@ def fit_stacked(
     seed: int = 0,
     device: Any = None,
     time: float | None = None,
+    begun: float | None = None,
     jobs: int | None = None,
     resume: Path | None = None,
     checkpoint_every: float = 60.0,
@@ -161,6 +163,7 @@ def fit_stacked(
         device: Device of the computation.
         time: Seconds after which no further fold is begun; at least one is. What the search finds then depends on the
             machine. None for no bound.
+        begun: When these seconds began, by `time.monotonic`; None for now.
         jobs: Fits at a time, in processes of one thread each; None for as many as there are cores.
         resume: Folder in which runs are kept, and the posterior in the end; an interrupted search is continued.
         checkpoint_every: Seconds between checkpoints of a run.
@@ -178,7 +181,7 @@ def fit_stacked(
     """
     is_number = isinstance(time, (int, float)) and not isinstance(time, bool)
     require(time is None or (is_number and time > 0), "time", time, "use a number of seconds above 0")
-    start = clock.monotonic()
+    start = clock.monotonic() if begun is None else begun
     inputs = int(torch.as_tensor(data[0][:1]).shape[1])
     widths = [int(width) for width in hidden]
     network = {"inputs": inputs, "hidden": widths, "outputs": outputs, "activation": activation}
@@ -274,13 +277,13 @@ def _searched(
         own = [] if whole is None else [(whole, share)]
         own += [(member, share / len(of_folds)) for member in of_folds]
         members.append([(member, float(weights[k]) * part) for member, part in own])
-    shift = user_shift(prepared, search)[torch.cat(rows).cpu()].mean()
+    shift = user_shift(prepared, search)[torch.cat(rows).cpu()]
     levels = None
     if search.calibrate and sum(map(len, rows)) >= FEWEST:
         levels = torch.cat([_levels(search, each, left, weights) for each, left in zip(partial, rows, strict=True)])
     entries = []
     for k, candidate in enumerate(search.candidates):
-        score = float(densities[:, k].mean() + shift)
+        score = float(densities[:, k].mean() + shift.mean())
         entries.append(
             {
                 "name": candidate.name,
@@ -293,6 +296,7 @@ def _searched(
         )
         show(f"candidate {candidate.name}: weight {weights[k]:.2f}, log density {score:.4g}")
     posterior = _mixture(search, prepared, request, [pair for own in members for pair in own], entries, len(rows))
+    posterior.health = with_held_out(posterior.health, mixture_densities(densities, weights) + shift)
     posterior.calibration = None if levels is None else IntervalCalibration.of(levels)
     return posterior
 
@@ -343,6 +347,42 @@ def log_densities(search: Search, fitted: Sequence[Fitted | None], left_out: Ten
         log_density = predicted.log_prob(search.y[left_out]).double().cpu()
         columns.append(log_density.reshape(len(left_out), -1).sum(1))
     return torch.stack(columns, 1)
+
+
+def mixture_densities(densities: Tensor, weights: Tensor) -> Tensor:
+    """Compute the log density of rows left out by the mixture of the candidates.
+
+    Args:
+        densities: Log density of each row by each candidate, (rows, candidates).
+        weights: The weights, (candidates,); 0 of those that were not fitted.
+
+    Returns:
+        The log densities, (rows,).
+
+    >>> mixture_densities(torch.tensor([[0.0, -1.0, torch.nan]]), torch.tensor([1.0, 0.0, 0.0])).tolist()
+    [0.0]
+    """
+    kept = weights.cpu() > 0
+    return torch.logsumexp(densities.cpu()[:, kept] + weights.cpu()[kept].log(), 1)
+
+
+def with_held_out(health: dict[str, Any], densities: Tensor) -> dict[str, Any]:
+    """Give a health the log density of rows that were really left out, in place of its estimate by importance weights.
+
+    Args:
+        health: The measures of `look_at`, with their line.
+        densities: Log density of each row left out by the mixture, in the user's units.
+
+    Returns:
+        The health, with "elpd_by" that says by what rows the density is.
+    """
+    measured = {name: value for name, value in health.items() if name not in ("loo_k", "loo_bad", "loo_exact", "line")}
+    if measured["verdict"] != NOT_CHECKED and bool(densities.isfinite().all()):
+        error = float(densities.std(correction=0)) / len(densities) ** 0.5
+        measured |= {"elpd": float(densities.mean()), "elpd_error": error, "elpd_by": "rows left out by folds"}
+    else:
+        measured = {name: value for name, value in measured.items() if name not in ("elpd", "elpd_error")}
+    return {**measured, "line": line(measured)}
 
 
 def user_shift(prepared: Prepared, search: Search) -> Tensor:

@@ -84,7 +84,13 @@ def fit(
     ] = None,
     hidden: Annotated[str | None, _text("Widths of the hidden layers (50,50); 0 is a linear model.")] = None,
     activation: Annotated[str | None, _text(f"{_names(ACTIVATIONS, default='relu')}.")] = None,
-    time: Annotated[float | None, _text("Seconds after which the search among models begins no more folds.")] = None,
+    time: Annotated[
+        float | None,
+        _text(
+            "Seconds from the start after which the search among models begins no more folds; less than 60 leave out "
+            "the choice of the likelihood. Fits to all rows, relevances and baselines come on top."
+        ),
+    ] = None,
     epochs: Annotated[int | None, _text("Passes over the rows; by default about 1,000 steps.")] = None,
     batch_size: Annotated[int | None, _text("Rows of a step; by default chosen from their number.")] = None,
     patience: Annotated[int | None, _text("Stop after so many epochs without progress on validation rows.")] = None,
@@ -120,7 +126,7 @@ def fit(
         str | None,
         _text(
             f"Law of a numeric target: {listed(NUMBERS, 'or')}; auto (default): rows left out choose where several "
-            "models are combined, gaussian otherwise."
+            "models are combined, gaussian otherwise. Any but auto asks for --task regression."
         ),
     ] = None,
     calibrate: Annotated[
@@ -346,8 +352,9 @@ def inspect(
 ) -> None:
     """Show prior, posterior, effective number of weights and inputs kept, for example `r2d2net inspect run`.
 
-    The effective number counts a weight by 1 - posterior variance / prior variance: 0 where it follows its prior, 1
-    where the data determine it. Point estimates, samplers and ensembles have none. The KL divergence says in nats how
+    Of several models it shows their weights and priors. The effective number counts a weight by 1 - posterior variance
+    / prior variance: 0 where it follows its prior, 1 where the data determine it. Several models, point estimates,
+    samplers and ensembles have none. The KL divergence says in nats how
     far the posterior lies from the prior. The seed is that of draws of the noise, which only samplers need.
     """
     from r2d2net.tables import terminal_output

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from r2d2net.errors import DataError
+from r2d2net.likelihoods.log_normal import LogRegression
 from r2d2net.prediction import Classification
 from r2d2net.run.threads import one_thread
 from r2d2net.shrinkage import contributions
@@ -26,7 +27,6 @@ from r2d2net.tables.file_reader import encoding_note, read_blocks
 from r2d2net.tables.input_columns import ignored, notes_of
 from r2d2net.tables.inspecting import relevance_of_run
 from r2d2net.tables.novelty import is_unlike
-from r2d2net.tables.phrases import counted
 from r2d2net.tables.run_folder import FittedRun
 from r2d2net.tables.validation import require_no_spreadsheet
 
@@ -105,8 +105,11 @@ def explain_file(
         for part in entry["contributions"]:
             part["value"] = cells[place].get(part["input"])
     notes = [*encoding_note(data), *ignored(extra), *notes_of(counts), *([] if kept else [MADE])]
+    if isinstance(prediction, LogRegression):
+        notes.append("of log-normal predictions their average over the draws is explained; `predict` gives the median")
     if more:
-        notes.append(f"the first {counted(rows, 'row')} of the file are explained: --rows takes up to {MOST_ROWS}")
+        first = "row of the file is" if rows == 1 else f"{rows} rows of the file are"
+        notes.append(f"the first {first} explained: --rows takes up to {MOST_ROWS}")
     explanation = {"run": str(run.folder), "data": str(data), "target": run.task.target, "level": interval}
     return {**explanation, "rows": explained}, notes
 

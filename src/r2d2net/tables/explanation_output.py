@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,7 @@ from r2d2net.tables.terminal_output import screen
 if TYPE_CHECKING:
     from r2d2net.report.run_charts import Panel
 
+LONG = re.compile(r"[+-]?\d*\.\d{5,}([eE][+-]?\d+)?")  # a number with more decimals than a person reads
 MOST_SHOWN, MOST_DRAWN = 8, 12  # inputs of a row in the terminal and on the page; the others are added up
 
 
@@ -47,6 +49,18 @@ def shortened(entry: dict[str, Any], most: int = MOST_SHOWN) -> tuple[list[dict[
     if len(parts) <= most:
         return parts, None
     return parts[: most - 1], sum(part["contribution"] for part in parts[most - 1 :])
+
+
+def brief(cell: str | None) -> str | None:
+    """Write a number of many decimals with six digits, and leave other cells as they are.
+
+    Args:
+        cell: The text of a cell; None of inputs that are several columns.
+
+    >>> brief("0.0380759064334241"), brief("12.5"), brief("20240131"), brief("v1.00001.2")
+    ('0.0380759', '12.5', '20240131', 'v1.00001.2')
+    """
+    return f"{float(cell):.6g}" if cell is not None and LONG.fullmatch(cell) else cell
 
 
 def heading(explanation: dict[str, Any], entry: dict[str, Any]) -> str:
@@ -97,7 +111,7 @@ def show_explanation(explanation: dict[str, Any]) -> None:
             size = part["contribution"]
             bar = Text("█" * round(14 * abs(size) / largest) or "▏", style="green" if size >= 0 else "red")
             ends = f"{write(part['low'])} to {write(part['high'])}"
-            table.add_row(Text(part["input"]), Text(part["value"] or ""), write(size), ends, bar)
+            table.add_row(Text(part["input"]), Text(brief(part["value"]) or ""), write(size), ends, bar)
         if rest is not None:
             count = len(entry["contributions"]) - len(parts)
             table.add_row(Text(f"{count} more inputs"), "", write(rest), "", "")
@@ -125,7 +139,7 @@ def write_explanation(out: Path, explanation: dict[str, Any], notes: list[str]) 
     )
     said = Markup("").join(from_markdown(f"- {escaped(note)}\n") for note in notes)
     page = Page(
-        title=f"{explanation['target']}: predictions of {Path(explanation['data']).name}, explained",
+        title=f"Predictions of {explanation['target']} in {Path(explanation['data']).name}, explained",
         verdict="Which inputs moved each prediction away from the average",
         warning="",
         facts=f"Run {explanation['run']}.",
@@ -144,7 +158,7 @@ def _panel(explanation: dict[str, Any], entry: dict[str, Any]) -> Panel:
 
     write = writer(entry, signed=True)
     parts, rest = shortened(entry, MOST_DRAWN)
-    bars = [(part["input"], part["value"], part["contribution"], part["low"], part["high"]) for part in parts]
+    bars = [(part["input"], brief(part["value"]), part["contribution"], part["low"], part["high"]) for part in parts]
     if rest is not None:
         bars.append((f"{len(entry['contributions']) - len(parts)} more inputs", None, rest, rest, rest))
     bars.reverse()

@@ -42,6 +42,7 @@ from r2d2net.tables.validation import require_likelihood, require_no_spreadsheet
 from r2d2net.tables.verdict import CONSTANT, judge
 
 Say = Callable[[str], None]
+FEW = 5  # inputs that do not count as many
 ANEW = ("fit anew with ", Argument("overwrite"))
 AFTER_DIVERGENCE = (
     "use another ",
@@ -69,6 +70,7 @@ def fit_table(data: Path, folder: Path, settings: Settings, *, overwrite: bool, 
         DataError: The file cannot be used.
         ParameterError: Settings do not suit the file or each other.
     """
+    begun = time.monotonic()
     run_folder.require_new(folder, overwrite=overwrite)
     require_no_spreadsheet(data)
     table = read_training_table(data, settings)
@@ -91,7 +93,7 @@ def fit_table(data: Path, folder: Path, settings: Settings, *, overwrite: bool, 
     try:
         with _going_on(folder):
             write_json(folder / run_folder.RUN, content)
-            _fit(folder, content, table, settings, verbose, say)
+            _fit(folder, content, table, settings, verbose, say, begun)
     except (CheckpointError, Interrupted):
         raise
     except R2D2NetError:
@@ -114,6 +116,7 @@ def resume_table(folder: Path, data: Path | None, *, verbose: bool, say: Say) ->
     Raises:
         CheckpointError: The file is another one, or the run is of another version.
     """
+    begun = time.monotonic()
     content = run_folder.read_run(folder)
     if content["state"] == "finished":
         say(f"{folder} is finished: there is nothing left to do")
@@ -129,7 +132,7 @@ def resume_table(folder: Path, data: Path | None, *, verbose: bool, say: Say) ->
     if (table.columns.plain(), table.task.plain()) != (content.get("columns"), content.get("task")):
         raise CheckpointError("was begun by another version of r2d2net", value=folder, fix=ANEW)
     with _going_on(folder):
-        _fit(folder, content, table, settings, verbose, say)
+        _fit(folder, content, table, settings, verbose, say, begun)
     return True
 
 
@@ -154,14 +157,20 @@ def _going_on(folder: Path) -> Iterator[None]:
 
 
 def _fit(
-    folder: Path, content: dict[str, Any], table: TrainingTable, settings: Settings, verbose: bool, say: Say
+    folder: Path,
+    content: dict[str, Any],
+    table: TrainingTable,
+    settings: Settings,
+    verbose: bool,
+    say: Say,
+    begun: float,
 ) -> None:
     for note in _opening(content, table):
         say(note)
     start = time.perf_counter()
     with one_thread():
         estimator = _estimator(table, settings, verbose)
-        fit_model(estimator, table, folder / run_folder.MODEL)
+        fit_model(estimator, table, folder / run_folder.MODEL, begun)
         estimator.save(folder / run_folder.MODEL, relevance=False)  # that of whole columns follows
         novelty = learn_novelty(table.x, settings.seed)
         novelty.save(folder)
@@ -187,6 +196,8 @@ def _fit(
     nothing = nothing_found(posterior["health"], verdict)
     if nothing is not None:
         inputs = [{**entry, "kept": False} for entry in inputs]
+    elif not any(entry["kept"] for entry in inputs):
+        nothing = shared_importance(inputs)
     write_json(folder / run_folder.RELEVANCE, {"inputs": inputs, "nothing_kept": nothing})
     write_json(folder / effects.FILE, {"effects": curves})
     write_json(folder / run_folder.HISTORY, {"epochs": history})
@@ -322,6 +333,25 @@ def nothing_found(health: dict[str, Any], verdict: dict[str, Any] | None) -> str
     if verdict is not None and verdict["useless"]:
         return "on test rows the model is no better than a constant"
     return None
+
+
+def shared_importance(inputs: list[dict[str, Any]]) -> str:
+    """Say why none of the inputs of a good model is kept.
+
+    Args:
+        inputs: The inputs by rank, with their shares in the importance.
+
+    Returns:
+        The reason.
+
+    >>> print(shared_importance([{"share": 0.005}] * 200))
+    no single input is sure (95%) to take 1% of the output's variance when it is shuffled; many ... the first 100 of 200
+    """
+    shares = np.cumsum([0.0, *(entry["share"] for entry in inputs)])
+    half = int(np.searchsorted(shares, 0.5 * shares[-1]))
+    why = "no single input is sure (95%) to take 1% of the output's variance when it is shuffled"
+    shared = f"; many share the importance, of which half lies with the first {half:,} of {len(inputs):,}"
+    return why + (shared if half > FEW else "")
 
 
 def learning_curve(posterior: Posterior) -> list[dict[str, float]]:

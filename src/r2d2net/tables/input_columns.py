@@ -86,10 +86,11 @@ class Columns:
         if lacking:
             alike = {name.lower(): name for name in names}
             near = [alike[name.lower()] for name in lacking if name.lower() in alike]
-            hint, fix = (f"; it has {quoted_names(near)}", "rename") if near else ("", "add them")
+            columns, them = ("column", "it") if len(lacking) == 1 else ("columns", "them")
+            hint, fix = (f"; it has {quoted_names(near)}", "rename") if near else ("", f"add {them}")
             if are_data(names):
                 hint, fix = f", and its first line looks like data ({quoted_names(names, 3)})", FIX
-            raise DataError(f"lacks the columns {quoted_names(lacking, 20)}{hint}", value=Shown(where), fix=fix)
+            raise DataError(f"lacks the {columns} {quoted_names(lacking, 20)}{hint}", value=Shown(where), fix=fix)
         known = {*self.names, *self.left_out, target}
         return [name for name in names if name not in known]
 

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from r2d2net.errors import CheckpointError
+from r2d2net.likelihoods import LogNormal
 from r2d2net.posterior import Posterior
 from r2d2net.shrinkage import effective_weights
 from r2d2net.tables.input_columns import Columns
@@ -56,6 +57,7 @@ def inspect_run(run: FittedRun, seed: int | None = None) -> dict[str, Any]:
         "epochs": None if stacked else len(posterior.history),
         "candidates": posterior.candidates if stacked else [],
         "noise_sd": _noise(posterior, run.settings.seed if seed is None else seed),
+        "noise_of": "logarithm of the target" if isinstance(posterior.model.likelihood, LogNormal) else "target",
         "inputs": relevance_of_run(run.folder),
         "nothing_kept": nothing_kept(run.folder),
         "columns": columns_in_words(run.columns),
@@ -85,7 +87,7 @@ def columns_in_words(columns: Columns) -> list[dict[str, str]]:
 
 
 def _noise(posterior: Posterior, seed: int) -> float | None:
-    """Return the standard deviation of the noise in the target's units; None for classes."""
+    """Return the standard deviation of the noise in units of the target or of its logarithm; None for classes."""
     generator = torch.Generator().manual_seed(seed)
     available = posterior.source.available
     count = NOISE_DRAWS if available is None else min(NOISE_DRAWS, available)

@@ -84,6 +84,8 @@ class Settings:
             raise ParameterError("is missing", argument="target", fix="name the column to predict")
         parsed = {name: PARSERS[name](name, value) for name, value in given.items() if value is not None}
         asked = next((name for name in ONE_MODEL if name in parsed), None)
+        if "task" not in parsed and parsed.get("likelihood", AUTO) != AUTO:
+            parsed["task"] = "regression"  # likelihoods are of numbers: counts 0 to 6 are no classes then
         if asked is None:
             parsed |= {"stacked": True, "validation": 0.0}  # folds leave rows out
         elif "time" in parsed and not parsed.get("stacked"):

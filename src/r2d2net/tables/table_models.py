@@ -40,13 +40,16 @@ def model_for(task: Task) -> type[TableRegressor] | type[TableClassifier]:
     return TableRegressor if task.is_regression else TableClassifier
 
 
-def fit_model(model: TableRegressor | TableClassifier, table: TrainingTable, folder: Path) -> None:
+def fit_model(
+    model: TableRegressor | TableClassifier, table: TrainingTable, folder: Path, begun: float | None = None
+) -> None:
     """Fit a model to the training rows of a table.
 
     Args:
         model: The model.
         table: The table.
         folder: Folder of checkpoints, from which an interrupted fit goes on.
+        begun: When the seconds of the model's ``time`` began, by `time.monotonic`; None for now.
     """
     # classes as numbers, since texts would be put in an order of their own: 10 before 2
     y = table.y if table.task.is_regression else table.y.astype(np.int64)
@@ -54,9 +57,9 @@ def fit_model(model: TableRegressor | TableClassifier, table: TrainingTable, fol
     if table.held is not None:
         x, y, held = x[~table.held], y[~table.held], (x[table.held], y[table.held])
     if isinstance(model, TableRegressor):
-        model.fit_numbers(x, y, model.validation if held is None else held, folder)
+        model.fit_numbers(x, y, model.validation if held is None else held, folder, begun=begun)
         return
     classes, codes = class_numbers(y)
     validation = model.validation if held is None else (held[0], numbers_of(held[1], classes))
-    model.fit_checked(x, codes, len(classes), Categorical(), validation, folder)
+    model.fit_checked(x, codes, len(classes), Categorical(), validation, folder, begun=begun)
     model.classes_ = np.array(table.task.classes)

@@ -195,7 +195,9 @@ def show_inspection(content: dict[str, Any]) -> None:
         ("posterior", _made(content) + _kl(content["kl"])),
         (
             "noise",
-            None if content["noise_sd"] is None else f"sd {format_number(content['noise_sd'])} (units of the target)",
+            None
+            if content["noise_sd"] is None
+            else f"sd {format_number(content['noise_sd'])} (in units of the {content['noise_of']})",
         ),
         (
             "weights",
@@ -209,14 +211,39 @@ def show_inspection(content: dict[str, Any]) -> None:
         if text is not None:
             facts.add_row(Text(name, style="bold"), Text(text))
     screen().print(facts)
+    if content["candidates"]:
+        _show_models(content["candidates"])
+    else:
+        _show_layers(content["parameters"])
+    if effective is None:
+        line = "Draws and point estimates hold no prior variances: of their weights the effective number is not known."
+        screen().print(Text(line))
+
+
+def _show_models(candidates: list[dict[str, Any]]) -> None:
+    """Print the models that stacking combined, the heaviest first."""
+    from r2d2net.report.run_page import format_number
+
+    table = Table("model", "prior", "algorithm", title="Models of the stack", title_justify="left")
+    table.add_column("weight", justify="right")
+    table.add_column("log density of rows left out, nats a row", justify="right")
+    for entry in sorted(candidates, key=lambda entry: -entry["weight"]):
+        score = "not fitted" if entry["score"] is None else format_number(entry["score"])
+        table.add_row(Text(entry["name"]), entry["prior"], entry["algorithm"], f"{entry['weight']:.0%}", score)
+    screen().print(table)
+
+
+def _show_layers(layers: list[dict[str, Any]]) -> None:
+    """Print the weights by layer; how many the data determine where that is known."""
+    is_known = all(layer["effective_weights"] is not None for layer in layers)
     table = Table("parameter", "shape", "prior", title="Weights by layer", title_justify="left")
     table.add_column("weights", justify="right")
-    table.add_column("effective", justify="right")
-    for layer in content["parameters"]:
-        count = layer["effective_weights"]
+    if is_known:
+        table.add_column("effective", justify="right")
+    for layer in layers:
         shape = " x ".join(map(str, layer["shape"]))
-        shown = "-" if count is None else f"{count:.1f}"
-        table.add_row(layer["parameter"], shape, Text(layer["prior"]), f"{layer['weights']:,}", shown)
+        shown = [f"{layer['effective_weights']:.1f}"] if is_known else []
+        table.add_row(layer["parameter"], shape, Text(layer["prior"]), f"{layer['weights']:,}", *shown)
     screen().print(table)
 
 

@@ -13,15 +13,16 @@ from r2d2net.tables.column_detection import Targets, learn_inputs
 from r2d2net.tables.column_encoders import CategoryEncoder, Encoded, NumberEncoder
 from r2d2net.tables.column_names import FIX, are_data, meant
 from r2d2net.tables.file_reader import encoding_note, read_table, separator_of
-from r2d2net.tables.format_rules import detect_format_rules
+from r2d2net.tables.format_rules import FormatRules, detect_format_rules
 from r2d2net.tables.input_columns import Columns, chosen_columns, notes_of
 from r2d2net.tables.phrases import counted, quoted_names
 from r2d2net.tables.prediction_task import Task, detect_task
-from r2d2net.tables.raw_columns import RawTable
-from r2d2net.tables.settings import Settings
+from r2d2net.tables.raw_columns import RawColumn, RawTable
+from r2d2net.tables.settings import AUTO, Settings
 from r2d2net.tables.time_split import last_rows, random_note, require_classes, split_note, times_of
 
 LEAST_ROWS = 10
+CLASSES, WITHOUT = "is for numbers, and the target is a class", "leave it out"  # of a likelihood
 
 
 @dataclass(frozen=True)
@@ -80,7 +81,7 @@ def read_training_table(path: Path, settings: Settings) -> TrainingTable:
     skip = chosen_columns(settings.categorical, names, "categorical") + chosen_columns(settings.ignore, names, "ignore")
     rules = detect_format_rules(table, separator_of(path), settings.decimal, settings.dates, skip)
     column = table[target]
-    task = detect_task(column, target, settings.task, rules)
+    task = _task_of(column, settings, rules)
     y = task.read(column)
     there = ~np.isnan(y)
     if int(there.sum()) < LEAST_ROWS:
@@ -134,6 +135,16 @@ def read_training_table(path: Path, settings: Settings) -> TrainingTable:
     if indicators:
         notes.append(f"an input of its own says which cells are missing in {quoted_names(indicators)}")
     return TrainingTable(task, columns, x, y[~is_test], test, rows[is_test], y[is_test], share, held, tuple(notes))
+
+
+def _task_of(column: RawColumn, settings: Settings, rules: FormatRules) -> Task:
+    """Find the task, and tell of a likelihood of numbers if that is why the target cannot be read."""
+    try:
+        return detect_task(column, settings.target, settings.task, rules)
+    except DataError as error:
+        if settings.likelihood == AUTO or settings.task != "regression" or error.argument != "task":
+            raise
+        raise ParameterError(CLASSES, argument="likelihood", value=settings.likelihood, fix=WITHOUT) from error
 
 
 def held_out(y: Values, count: int, seed: int, *, by_class: bool, stay: int) -> np.ndarray:

@@ -20,6 +20,7 @@ from r2d2net.run.likelihood_choice import likelihood_named
 from r2d2net.tables.cell_parsing import Values
 from r2d2net.tables.prediction_task import LEAST, MOST, Task
 from r2d2net.tables.settings import AUTO, Settings
+from r2d2net.tables.training_table import CLASSES, WITHOUT
 
 DIGITS = 1e-5  # a deviation that is a smaller share of the mean is lost in float32
 
@@ -79,8 +80,7 @@ def require_likelihood(settings: Settings, task: Task, y: Values) -> None:
     if name == AUTO:
         return
     if not task.is_regression:
-        problem, fix = "is for numbers, and the target is a class", "leave it out"
-        raise ParameterError(problem, argument="likelihood", value=name, fix=fix)
+        raise ParameterError(CLASSES, argument="likelihood", value=name, fix=WITHOUT)
     likelihood = likelihood_named(name)
     try:
         likelihood.target(torch.from_numpy(y))

@@ -9,6 +9,7 @@ models err on the same difficult rows, so the error of their difference is small
 A row dominates a score, and is named, if the score falls markedly without it and the row lies where calibrated normal
 predictions of so many rows have none: by RMSE an error above 5 times the root mean square of the others' that makes up
 10% of the RMSE, by NLL 10 nats above the mean of the others that move it by 0.1 (5 in a million rows have 10 nats).
+Models are compared without such a row, which would decide the comparison alone; the sentence says so.
 """
 
 from __future__ import annotations
@@ -59,6 +60,8 @@ class Comparison(NamedTuple):
         if self.measure == NLL:
             return f"{difference:.2g} nats"
         share = difference / self.other if self.other > 0 else math.inf
+        if 0.995 <= share <= 1 and self.own < self.other:
+            return "more than 99%"  # nothing is better by all of it
         return f"{share:.2g} times" if share >= 10 else f"{share:.0%}" if share >= 0.095 else f"{share:.1%}"
 
 
@@ -127,31 +130,40 @@ def judge(own: Losses, others: Mapping[str, Losses], rows: Sequence[int] | np.nd
 
     Returns:
         For JSON: "sentence"; "warning", None where there is nothing to warn of; "rows", the numbers of rows that
-        dominate a score; "comparisons", the outcome by name and measure (1 better, 0 as good, -1 worse); and "useless",
-        whether the model gains less than 2% on the best constant, and no more than the noise.
+        dominate a score, by which models are compared without them; "comparisons", the outcome by name and measure (1
+        better, 0 as good, -1 worse); and "useless", whether the model gains less than 2% on the best constant, and no
+        more than the noise.
     """
     if len(rows) < FEWEST_ROWS:
         sentence = f"too few test rows to compare the model with others: {len(rows)}, it takes {FEWEST_ROWS}"
         return {"sentence": sentence, "warning": None, "rows": [], "comparisons": {}, "useless": False}
-    found = {
-        name: [compare(measure, own[measure], losses[measure]) for measure in own] for name, losses in others.items()
-    }
-    constant = found[CONSTANT][0] if CONSTANT in found else None
     dominant = {measure: dominating_row(measure, losses) for measure, losses in own.items()}
     places = {measure: place for measure, place in dominant.items() if place is not None}
+    found = {
+        name: [compare(measure, *_without(places.get(measure), own[measure], losses[measure])) for measure in own]
+        for name, losses in others.items()
+    }
+    constant = found[CONSTANT][0] if CONSTANT in found else None
     warnings = [_lost(name, comparisons) for name, comparisons in found.items()]
     warnings += [
         f"test row {rows[place]} dominates {measure}: {score(measure, own[measure]):.4g} with it, "
         f"{score(measure, np.delete(own[measure], place)):.4g} without it"
         for measure, place in places.items()
     ]
+    first = next(iter(own))
+    left_out = f", test row {rows[places[first]]} left out, which dominates {first}" if first in places else ""
     return {
-        "sentence": sentence_of({name: comparisons[0] for name, comparisons in found.items()}, len(rows)),
+        "sentence": sentence_of({name: comparisons[0] for name, comparisons in found.items()}, len(rows)) + left_out,
         "warning": "; ".join(filter(None, warnings)) or None,
         "rows": sorted({int(rows[place]) for place in places.values()}),
         "comparisons": {name: {c.measure: c.outcome for c in comparisons} for name, comparisons in found.items()},
         "useless": constant is not None and constant.outcome <= 0 and not constant.own < USELESS * constant.other,
     }
+
+
+def _without(place: int | None, *losses: Values) -> list[Values]:
+    """Return the losses of all rows but one, or of all where there is none to leave out."""
+    return [each if place is None else np.delete(each, place) for each in losses]
 
 
 def sentence_of(found: Mapping[str, Comparison], rows: int) -> str:
