@@ -44,7 +44,7 @@ from r2d2net.run.batches import TensorBatches, mix
 from r2d2net.run.fit import Request
 from r2d2net.run.global_generator import lent_generator
 from r2d2net.run.health import NOT_CHECKED, look_at, warn_of
-from r2d2net.run.health_line import line
+from r2d2net.run.health_line import flags, line
 from r2d2net.run.prepare import Prepared, prepare
 from r2d2net.run.progress import lines
 from r2d2net.run.resume import require_same
@@ -62,6 +62,7 @@ MEMORY = 1 << 28  # most bytes of them
 SCORE_DRAWS = 200  # networks that predict a row left out
 HELD_DENSITY = -50.0  # log density of a row in standardised units below which a candidate is no worse for it
 SPREADS = (0.2, 0.4, 0.6, 0.8, 1.0)  # of the draws of linear models of classes
+BY_WEIGHTS = ("loo_k", "loo_bad", "loo_exact", "elpd_gain", "elpd_gain_error", "flags", "line")  # measures of a health
 WHOLE = -1  # number of the fit to all rows, beside those of the folds
 
 
@@ -376,12 +377,13 @@ def with_held_out(health: dict[str, Any], densities: Tensor) -> dict[str, Any]:
     Returns:
         The health, with "elpd_by" that says by what rows the density is.
     """
-    measured = {name: value for name, value in health.items() if name not in ("loo_k", "loo_bad", "loo_exact", "line")}
+    measured = {name: value for name, value in health.items() if name not in BY_WEIGHTS}
     if measured["verdict"] != NOT_CHECKED and bool(densities.isfinite().all()):
         error = float(densities.std(correction=0)) / len(densities) ** 0.5
         measured |= {"elpd": float(densities.mean()), "elpd_error": error, "elpd_by": "rows left out by folds"}
     else:
         measured = {name: value for name, value in measured.items() if name not in ("elpd", "elpd_error")}
+    measured["flags"] = flags(measured)
     return {**measured, "line": line(measured)}
 
 
