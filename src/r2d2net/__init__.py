@@ -19,7 +19,7 @@ if TYPE_CHECKING:
         shrinkage,
         testing,
     )
-    from r2d2net.estimators import R2D2Classifier, R2D2Regressor
+    from r2d2net.estimators import R2D2Classifier, R2D2Regressor, R2D2Selector
     from r2d2net.model import BayesianModel
     from r2d2net.posterior import Posterior, load, save
     from r2d2net.prediction import Classification, Counts, DirichletClassification, Mixture, Prediction, Regression
@@ -41,6 +41,7 @@ __all__ = [
     "R2D2Classifier",
     "R2D2NetError",
     "R2D2Regressor",
+    "R2D2Selector",
     "Regression",
     "__version__",
     "data",
@@ -63,6 +64,7 @@ HOMES = {
     "Posterior": "posterior",
     "R2D2Classifier": "estimators",
     "R2D2Regressor": "estimators",
+    "R2D2Selector": "estimators",
     "Classification": "prediction",
     "Counts": "prediction",
     "DirichletClassification": "prediction",

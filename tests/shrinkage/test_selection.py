@@ -170,10 +170,10 @@ def test_arguments_out_of_range(network, arguments, message):
 
 
 def test_rows_that_cannot_be_tested(network):
-    x = chain(10, 8, 0.0, seed=9)
-    with pytest.raises(rn.DataError, match=r"^x has 10 rows: a test takes 20 or more$"):
+    x = chain(7, 8, 0.0, seed=9)
+    with pytest.raises(rn.DataError, match=r"^x has 7 rows: a test takes 8 or more$"):
         rn.shrinkage.select(network, x, target(x, 9))
-    with pytest.raises(rn.DataError, match=r"^x has 10 rows and y has 3: they must agree$"):
+    with pytest.raises(rn.DataError, match=r"^x has 7 rows and y has 3: they must agree$"):
         rn.shrinkage.select(network, x, torch.zeros(3))
     with pytest.raises(rn.DataError, match=r"^x holds a number that is not finite: fill in missing cells$"):
         rn.shrinkage.select(network, torch.full((30, 8), torch.nan), torch.zeros(30))

@@ -1,4 +1,4 @@
-"""Estimators for scikit-learn: `R2D2Regressor` and `R2D2Classifier`."""
+"""Estimators for scikit-learn: `R2D2Regressor`, `R2D2Classifier` and `R2D2Selector`."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from r2d2net.estimators.classifier import R2D2Classifier
     from r2d2net.estimators.regressor import R2D2Regressor
+    from r2d2net.estimators.selector import R2D2Selector
 
-__all__ = ["R2D2Classifier", "R2D2Regressor"]
-HOMES = {"R2D2Classifier": "classifier", "R2D2Regressor": "regressor"}
+__all__ = ["R2D2Classifier", "R2D2Regressor", "R2D2Selector"]
+HOMES = {"R2D2Classifier": "classifier", "R2D2Regressor": "regressor", "R2D2Selector": "selector"}
 
 
 def __getattr__(name: str) -> Any:

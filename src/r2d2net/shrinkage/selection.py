@@ -13,7 +13,6 @@ are correlated. Unlike knockoffs, whose rule can select k inputs only if k >= 1 
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, NamedTuple
 
@@ -29,14 +28,15 @@ from r2d2net.shrinkage.conditional_inputs import ConditionalInputs
 from r2d2net.shrinkage.input_groups import similarities
 from r2d2net.shrinkage.randomization_test import LeftOut, randomization_p_values
 from r2d2net.shrinkage.relevance import input_relevance
+from r2d2net.shrinkage.selection_models import models_for
 from r2d2net.specification import method_from
 
 CORRELATED = 0.8  # least similarity of the inputs of a group
-FEWEST = 20  # rows
+FEWEST = 8  # rows; with so few hardly anything can be selected
 LEAST = 0.002  # share of a network's variance from which it is asked about an input
 MOST_ASKED = 60  # inputs that a network is asked about, those of the largest shares
-ALONE_DRAWS, RELEVANCE_DRAWS = 30, 30
-Refit = Callable[[Tensor, Any], Posterior[Any]]
+DRAWS, RELEVANCE_DRAWS = 30, 30  # of predictions, and of the relevance by which inputs are asked about
+Refit = Callable[[Tensor, Any], Posterior[Any] | Sequence[Posterior[Any]]]
 
 
 class Selection(NamedTuple):
@@ -65,7 +65,7 @@ class Selection(NamedTuple):
 
 
 def select(
-    posterior: Posterior[Any],
+    posterior: Posterior[Any] | None,
     x: Any,
     y: Any,
     *,
@@ -74,7 +74,7 @@ def select(
     correlated: float | None = CORRELATED,
     folds: int | Literal["left out"] = 5,
     refit: Refit | None = None,
-    draws: int = ALONE_DRAWS,
+    draws: int = DRAWS,
     resamples: int = 4000,
     seed: int = 0,
     progress: Callable[[int, int], None] = lambda done, total: None,
@@ -82,7 +82,8 @@ def select(
     """Select the inputs on which the target depends, with a bound on the share of false ones.
 
     Args:
-        posterior: A fitted network. It is fitted again to the rows outside each fold, by the same algorithm.
+        posterior: A fitted network. It is fitted again to the rows outside each fold, by the same algorithm; one that
+            combines several models by a linear model and a network (`selection_models`). None only with ``refit``.
         x: The table of the fit, in the user's units, or rows that the fit has not seen (``folds="left out"``).
         y: Their targets.
         fdr: Bound on the expected share of false discoveries, strictly between 0 and 1.
@@ -92,7 +93,8 @@ def select(
             hardly tell them apart; None tests every input by itself.
         folds: Number of folds; "left out" if the posterior has not seen these rows, which are then tested without
             fitting again.
-        refit: Fits a network to other rows (x, y), in place of the posterior's own model and algorithm.
+        refit: Fits one network, or several whose log densities are added, to other rows (x, y), in place of the
+            posterior's own model and algorithm.
         draws: Number of posterior draws that a prediction is a mean of.
         resamples: Number of draws of each input, which bounds p-values from below by 1 / (resamples + 1).
         seed: Seed of folds and draws.
@@ -117,8 +119,7 @@ def select(
     require(0 < fdr < 1, "fdr", fdr, "use a share strictly between 0 and 1, such as 0.1")
     known = correlated is None or 0 < correlated <= 1
     require(known, "correlated", correlated, "use a correlation above 0 and at most 1, or None")
-    left_out = isinstance(folds, str)
-    if left_out:
+    if isinstance(folds, str):
         require(folds == "left out", "folds", folds, "use a number of folds, or 'left out'")
     else:
         require_whole("folds", folds, least=2)
@@ -130,14 +131,19 @@ def select(
     number = groups_of(table, inputs, correlated)
     members = [(number == g).nonzero().flatten().tolist() for g in range(int(number.max()) + 1)]
     joined = [[column for i in group for column in inputs[i]] for group in members]
-    parts = [np.arange(len(table))] if left_out else _folds(len(table), int(folds), seed)
     fitted: list[LeftOut] = []
-    for part in parts:
-        held = torch.from_numpy(part)
-        rest = np.setdiff1d(np.arange(len(table)), part)
-        network = posterior if left_out else (refit or _again(posterior))(table[rest], targets[rest])
-        seen = table if left_out else table[rest]
-        fitted.append(LeftOut(network, held, _used(network, seen, joined, seed)))
+    if isinstance(folds, str):
+        require(posterior is not None, "posterior", posterior, "give the posterior that has not seen the rows")
+        assert posterior is not None
+        fitted.append(LeftOut(posterior, torch.arange(len(table)), _used(posterior, table, joined, seed)))
+    else:
+        again = refit or _again(posterior)
+        for part in _folds(len(table), int(folds), seed):
+            rest = np.setdiff1d(np.arange(len(table)), part)
+            found = again(table[rest], targets[rest])
+            for network in [found] if isinstance(found, Posterior) else found:
+                used = _used(network, table[rest], joined, seed)
+                fitted.append(LeftOut(network, torch.from_numpy(part), used))
     law = ConditionalInputs(table, joined)
     p = randomization_p_values(
         fitted, table, targets, law, draws=draws, resamples=resamples, seed=seed, progress=progress
@@ -264,26 +270,17 @@ def _folds(rows: int, count: int, seed: int) -> list[np.ndarray]:
     return [np.sort(order[start::count]) for start in range(min(count, rows))]
 
 
-def _again(posterior: Posterior[Any]) -> Refit:
+def _again(posterior: Posterior[Any] | None) -> Refit:
     """Return a function that fits the posterior's model to other rows by its own algorithm."""
-    settings = posterior.settings
-    known = {"algorithm", "epochs", "seed"} <= settings.keys() and "stack" not in settings
+    settings = {} if posterior is None else posterior.settings
+    known = {"algorithm", "epochs", "seed"} <= settings.keys()
     require(known, "posterior", posterior, "give one that `fit` made, or `refit`")
-    method = method_from(settings["algorithm"])
-
-    def refit(x: Tensor, y: Any) -> Posterior[Any]:
-        model = copy.copy(posterior.model)
-        return fit(
-            model,
-            (x.to(model.dtype), y),
-            method,
-            epochs=settings["epochs"],
-            seed=settings["seed"],
-            standardize=settings["standardize"],
-            verbose=False,
-        )
-
-    return refit
+    assert posterior is not None
+    if "stack" in settings:
+        return models_for(posterior.model.likelihood, settings["stack"]["network"]["outputs"], settings["seed"])
+    model, method = posterior.model, method_from(settings["algorithm"])
+    kept = {name: settings[name] for name in ("epochs", "seed", "standardize")}
+    return lambda x, y: fit(model, (x.to(model.dtype), y), method, **kept, verbose=False)
 
 
 def _used(network: Posterior[Any], x: Tensor, inputs: Sequence[Sequence[int]], seed: int) -> Tensor:
