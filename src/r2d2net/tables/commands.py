@@ -69,7 +69,7 @@ def _restrictions() -> str:
 def fit(
     data: Annotated[Path | None, typer.Argument(help="CSV or Parquet file.", show_default=False)] = None,
     target: Annotated[str | None, _text("Column to predict.")] = None,
-    task: Annotated[str | None, _text("auto (default), regression, binary or multiclass.")] = None,
+    task: Annotated[str | None, _text("auto (default), regression, binary, multiclass or ordinal.")] = None,
     prior: Annotated[
         str | None,
         _text(
@@ -130,6 +130,9 @@ def fit(
             help="Calibrate intervals by the rows that stacking leaves out, where they are 100 or more (default).",
             show_default=False,
         ),
+    ] = None,
+    ordinal: Annotated[
+        str | None, _text("Levels of a target of ordered classes, from the lowest: low,medium,high.")
     ] = None,
     seed: Annotated[int | None, _text("Seed of split, training and draws (0).")] = None,
     json: Json = False,

@@ -18,7 +18,7 @@ import numpy as np
 from r2d2net.errors import Argument, CheckpointError, DataError, DivergenceError, Interrupted, R2D2NetError
 from r2d2net.estimators.perceptron import RELEVANCE_DRAWS, RELEVANCE_ROWS, SHUFFLES
 from r2d2net.files import replace_when_written, write_json
-from r2d2net.likelihoods import LogNormal
+from r2d2net.likelihoods import LogNormal, Ordinal
 from r2d2net.posterior import Posterior
 from r2d2net.provenance import provenance
 from r2d2net.report.run_page import posterior_text, write_run_page
@@ -214,7 +214,7 @@ def described(posterior: Posterior) -> dict[str, Any]:
 def _opening(content: dict[str, Any], table: TrainingTable) -> list[str]:
     task, rows, columns = table.task, table.rows, table.columns
     classes = f" of {', '.join(task.classes[:6])}{', ...' if len(task.classes) > 6 else ''}" if task.classes else ""
-    is_requested = content["settings"]["task"] != "auto"
+    is_requested = content["settings"]["task"] != "auto" or bool(content["settings"]["ordinal"])
     kinds = [column.kind for column in columns.used]
     plural = {
         "number": "numbers",
@@ -244,6 +244,8 @@ def _estimator(table: TrainingTable, settings: Settings, verbose: bool) -> Table
     common: dict[str, Any] = {"draws": settings.draws, "random_state": settings.seed, "verbose": verbose}
     if table.task.is_regression:
         common["likelihood"] = settings.likelihood
+    elif table.task.kind == "ordinal":
+        common["likelihood"] = Ordinal(table.task.classes)
     if settings.stacked:
         common["calibrate"] = settings.calibrate
         return kind(activation=settings.activation, time=settings.time, n_jobs=-1, **common)

@@ -1,5 +1,6 @@
 """What a target asks for: a number (regression), one of two classes (binary) or of more (multiclass).
 
+Levels in an order (low, medium, high) are ordinal if the user says so, or if Parquet has them as an ordered category.
 Texts and truth values are classes. Of numbers, two different ones are classes, and so are the whole numbers 0, 1, ...
 or 1, 2, ... up to ten of them; all other numbers are regression.
 """
@@ -8,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +26,7 @@ from r2d2net.tables.raw_columns import READABLE, RawColumn, level_places, merge_
 if TYPE_CHECKING:
     import pandas as pd
 
-TASKS = ("auto", "regression", "binary", "multiclass")
+TASKS = ("auto", "regression", "binary", "multiclass", "ordinal")
 MOST_NUMBERED = 10  # whole numbers that are taken for classes
 MOST_CLASSES = 100
 LEAST, MOST = 1e-15, 1e15  # size of a target whose square, a variance, is a number in float32, too
@@ -41,7 +42,7 @@ class Task:
     Attributes:
         target: The column's name.
         kind: One of `TASKS`, not "auto".
-        classes: Texts, in the order of the network's outputs.
+        classes: Texts, in the order of the network's outputs; where they are ordinal, from the lowest.
         form: How numbers are written (see `cell_parsing`).
         said: What the user should know of how the target is read.
     """
@@ -104,7 +105,11 @@ class Task:
 
 
 def detect_task(
-    column: pd.Series | RawColumn, target: str, requested: str = "auto", rules: FormatRules = NO_RULES
+    column: pd.Series | RawColumn,
+    target: str,
+    requested: str = "auto",
+    rules: FormatRules = NO_RULES,
+    order: Sequence[str] = (),
 ) -> Task:
     """Find the task that a target's filled cells ask for, or take the one that the user requested.
 
@@ -113,6 +118,7 @@ def detect_task(
         target: Its name.
         requested: One of `TASKS`.
         rules: How ambiguous numbers and dates are read.
+        order: Levels from the lowest to the highest, if the user gives them.
 
     Returns:
         The task.
@@ -131,7 +137,7 @@ def detect_task(
         raise DataError("is empty", argument="target", value=target, fix="choose a column with values")
     readable = values[~np.isnan(values)]
     is_number = 0 < len(readable) >= READABLE * int((~cells.empty).sum())
-    if requested in ("auto", "regression") and not is_number:
+    if requested in ("auto", "regression") and not order and not is_number:
         _require_no_giants(target, cells)
         _require_no_dates(target, cells, texts)
     levels = texts
@@ -140,8 +146,15 @@ def detect_task(
         levels[cells.empty] = None
         if len(np.unique(readable)) <= MOST_CLASSES:
             levels = _same_numbers(levels, detected.format)
-    kind = requested
-    if requested == "auto":
+    kind = "ordinal" if order else requested
+    if kind == "auto" and len(cells.ordered_levels) > 2:
+        kind, order = "ordinal", [level for level in cells.ordered_levels if level in set(texts)]
+    elif kind == "ordinal" and not order and not is_number:
+        order = [level for level in cells.ordered_levels if level in set(texts)]
+        if not order:
+            fix: Text = ("list its levels by ", Argument("ordinal", Shown("low,medium,high")), ", from the lowest")
+            raise DataError("is of texts, whose order is not known", argument="target", value=target, fix=fix)
+    if kind == "auto":
         distinct = len({level for level in (levels[~np.isnan(values)] if is_number else texts) if level is not None})
         classes = distinct == 2 or not is_number or _numbered(readable)
         kind = ("binary" if distinct == 2 else "multiclass") if classes else "regression"
@@ -149,6 +162,8 @@ def detect_task(
         task = _regression(target, cells, readable, filled, is_number)
         return replace(task, form=detected.format, said=detected.note)
     task = _classification(target, kind, levels, requested, is_number, unit_note(cells))
+    if order:
+        task = replace(task, classes=_in_order(target, task.classes, order, detected.format if is_number else ""))
     words = [level for level in task.classes if level.lower() in MISSING_WORDS]
     notes = [
         f"{quoted_names(group)} are classes of their own: write them alike if they are one"
@@ -158,7 +173,7 @@ def detect_task(
         notes.insert(
             0, f"{quoted_names(words)} is taken as a class: leave its cells empty if it means that there is none"
         )
-    if requested == "auto":
+    if requested == "auto" and kind != "ordinal":
         notes.append(unit_note(cells))
     return replace(task, form=detected.format if is_number else "", said="; ".join(filter(None, notes)))
 
@@ -199,6 +214,22 @@ def _keys(texts: Iterable[str], number_format: str) -> list[Any]:
         int(text) if re.fullmatch(WHOLE, text) else text if not np.isfinite(value) or CODE.match(text) else float(value)
         for text, value in zip(cells, values, strict=True)
     ]
+
+
+def _in_order(target: str, classes: Sequence[str], order: Sequence[str], number_format: str) -> tuple[str, ...]:
+    """Bring the classes of a target into an order, in which numbers may be written otherwise."""
+    by_key = dict(zip(_keys(classes, number_format), classes, strict=True))
+    keys = _keys(order, number_format)
+    listed = Argument("ordinal", Shown(",".join(order)))
+    unknown = [level for key, level in by_key.items() if key not in keys]
+    if unknown:
+        problem = ("has ", Value(unknown[0]), ", which ", listed, " does not list")
+        raise DataError(problem, argument="target", value=target, fix="add it, or empty its cells")
+    absent = [level for key, level in zip(keys, order, strict=True) if key not in by_key]
+    if absent or len(set(keys)) < len(keys):
+        wrong = f"lists {absent[0]!r}, which no row of {target} has" if absent else "lists a level twice"
+        raise DataError(wrong, argument="ordinal", value=Shown(",".join(order)), fix="leave it out")
+    return tuple(by_key[key] for key in keys)
 
 
 def _near(classes: tuple[str, ...]) -> list[list[str]]:

@@ -80,7 +80,7 @@ def read_training_table(path: Path, settings: Settings) -> TrainingTable:
     skip = chosen_columns(settings.categorical, names, "categorical") + chosen_columns(settings.ignore, names, "ignore")
     rules = detect_format_rules(table, separator_of(path), settings.decimal, settings.dates, skip)
     column = table[target]
-    task = detect_task(column, target, settings.task, rules)
+    task = detect_task(column, target, settings.task, rules, settings.ordinal)
     y = task.read(column)
     there = ~np.isnan(y)
     if int(there.sum()) < LEAST_ROWS:
