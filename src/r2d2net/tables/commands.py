@@ -68,7 +68,7 @@ def _restrictions() -> str:
 @app.command()
 def fit(
     data: Annotated[Path | None, typer.Argument(help="CSV or Parquet file.", show_default=False)] = None,
-    target: Annotated[str | None, _text("Column to predict.")] = None,
+    target: Annotated[str | None, _text("Column to predict, or several of numbers by commas.")] = None,
     task: Annotated[str | None, _text("auto (default), regression, binary, multiclass or ordinal.")] = None,
     prior: Annotated[
         str | None,
@@ -265,6 +265,7 @@ def explain(
     out: Annotated[
         Path | None, typer.Option("-o", "--out", help="HTML page to write; by default tables are printed.")
     ] = None,
+    target: Annotated[str | None, _text("Of several targets the one to explain; by default the first.")] = None,
     rows: Annotated[int, typer.Option("--rows", min=1, max=200, help="How many rows to explain, from the first.")] = 20,
     level: Level = None,
     draws: Draws = None,
@@ -288,7 +289,7 @@ def explain(
     fitted = load_run(run)
     with terminal_output.progress_bar("rows", verbose=not quiet) as progress:
         explanation, notes = explain_file(
-            fitted, data, rows=rows, level=level, draws=draws, seed=seed, progress=progress
+            fitted, data, rows=rows, target=target, level=level, draws=draws, seed=seed, progress=progress
         )
     say = terminal_output.note_printer(quiet)
     for note in notes:

@@ -53,7 +53,7 @@ def effects_of(
 
     Returns:
         For each column its values and the average prediction there, with a band of 90%; for classes of each of the
-        first classes. Ready for JSON.
+        first classes, and of several targets an entry for each. Ready for JSON.
     """
     draws = min(DRAWS, settings.draws)
     groups = dict(zip(columns.names, columns.groups, strict=True))
@@ -70,15 +70,17 @@ def effects_of(
         if len(values) > 1:
             found = partial_dependence(posterior, rows, group, values, draws=draws, level=LEVEL, seed=settings.seed)
             parts = {part: curve.double().cpu().numpy() for part, curve in found._asdict().items()}
+            entry = {"name": name, "kind": column.kind, **labels}
             if task.classes:
                 places = [task.classes.index(label) for label in classes]
                 curves = [
                     {"class": label, **{part: curve[:, place].tolist() for part, curve in parts.items()}}
                     for label, place in zip(classes, places, strict=True)
                 ]
-            else:
-                curves = [{part: curve.reshape(len(values), -1)[:, 0].tolist() for part, curve in parts.items()}]
-            effects.append({"name": name, "kind": column.kind, **labels, "curves": curves})
+                effects.append({**entry, "curves": curves})
+            for output, target in enumerate(() if task.classes else task.targets):
+                own = {part: curve.reshape(len(values), -1)[:, output].tolist() for part, curve in parts.items()}
+                effects.append({**entry, **({"target": target} if task.parts else {}), "curves": [own]})
         progress(done + 1, len(first))
     return effects
 

@@ -32,10 +32,11 @@ from r2d2net.tables.file_reader import digest
 from r2d2net.tables.input_columns import Columns
 from r2d2net.tables.novelty import FEWEST, Novelty, is_unlike, learn_novelty
 from r2d2net.tables.phrases import counted
-from r2d2net.tables.prediction_columns import prediction_columns
-from r2d2net.tables.scores import Scored, baseline_of, constant_losses, losses_of
+from r2d2net.tables.prediction_columns import NUMBER_COLUMNS, prediction_columns
+from r2d2net.tables.scores import Scored, constant_losses, losses_of
 from r2d2net.tables.settings import Settings
 from r2d2net.tables.table_models import TableClassifier, TableRegressor, fit_model, model_for
+from r2d2net.tables.target_scores import TargetScores, baselines_of
 from r2d2net.tables.terminal_output import progress_bar
 from r2d2net.tables.training_table import TrainingTable, read_training_table
 from r2d2net.tables.validation import require_likelihood, require_no_spreadsheet, require_suitable, require_target
@@ -74,7 +75,8 @@ def fit_table(data: Path, folder: Path, settings: Settings, *, overwrite: bool, 
     table = read_training_table(data, settings)
     require_suitable(settings, table.task)
     if table.task.is_regression:
-        require_target(settings.target, np.concatenate([table.y, table.y_test]))
+        for part in table.each:
+            require_target(part.task.target, np.concatenate([part.y, part.y_test]))
     require_likelihood(settings, table.task, np.concatenate([table.y, table.y_test]))
     content = {
         "format": run_folder.FORMAT,
@@ -84,7 +86,7 @@ def fit_table(data: Path, folder: Path, settings: Settings, *, overwrite: bool, 
         "task": table.task.plain(),
         "columns": table.columns.plain(),
         "notes": [*table.notes, *_too_few(table)],
-        "baseline": baseline_of(table.task, table.y),
+        "baseline": baselines_of(table.task, table.y),
         **provenance(settings.plain(), settings.seed),
     }
     run_folder.begin(folder)
@@ -213,7 +215,12 @@ def described(posterior: Posterior) -> dict[str, Any]:
 
 def _opening(content: dict[str, Any], table: TrainingTable) -> list[str]:
     task, rows, columns = table.task, table.rows, table.columns
-    classes = f" of {', '.join(task.classes[:6])}{', ...' if len(task.classes) > 6 else ''}" if task.classes else ""
+    several = f" of {task.target}" if task.parts else ""
+    classes = (
+        several or f" of {', '.join(task.classes[:6])}{', ...' if len(task.classes) > 6 else ''}"
+        if task.classes
+        else ""
+    )
     is_requested = content["settings"]["task"] != "auto" or bool(content["settings"]["ordinal"])
     kinds = [column.kind for column in columns.used]
     plural = {
@@ -354,10 +361,12 @@ def _test(
     if len(table.y_test) == 0:
         return None, None
     prediction = posterior.predict(table.test.x, settings.draws, seed=settings.seed)
-    scored = Scored(table.task, posterior.calibration)
+    scored = (TargetScores if table.task.parts else Scored)(table.task, posterior.calibration)
     scored.add(prediction, table.y_test, settings.level)
     typical = run_folder.typicality_of(novelty, table.test)
     rows = prediction_columns(prediction, typical, table.test.filled, table.task, settings.level, posterior.calibration)
+    if isinstance(scored, TargetScores):
+        return _test_several(folder, table, settings, scored, rows, baseline, typical, novelty)
     truth = table.y_test if table.task.is_regression else np.array(table.task.classes)[table.y_test.astype(np.int64)]
     rows.insert(0, "observed", truth)
     rows.insert(0, "row", table.test_rows + 1)
@@ -374,3 +383,30 @@ def _test(
     losses = {name: losses_of(table.task, table.y_test, *predicted) for name, predicted in others.items()}
     beside = {CONSTANT: constant_losses(table.task, table.y_test, baseline), **losses}
     return metrics, judge(scored.losses(), beside, table.test_rows + 1)
+
+
+def _test_several(
+    folder: Path,
+    table: TrainingTable,
+    settings: Settings,
+    scored: TargetScores,
+    rows: Any,
+    baseline: dict[str, Any],
+    typical: np.ndarray,
+    novelty: Novelty,
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Do the same for several targets, each beside baselines of its own."""
+    for j, name in enumerate(table.task.targets):
+        rows.insert(len(NUMBER_COLUMNS) * j + j, f"{name}_observed", table.y_test[:, j])
+    rows.insert(0, "row", table.test_rows + 1)
+    with replace_when_written(folder / run_folder.TESTED) as partial:
+        rows.to_csv(partial, index=False)
+    found = [fit_baselines(part, settings.seed) for part in table.each] if settings.baselines else []
+    others = [predicted for predicted, _ in found]
+    metrics = {
+        **scored.metrics(baseline, settings.level, others),
+        "baseline_notes": list(dict.fromkeys(note for _, notes in found for note in notes)),
+        "unlike": float(is_unlike(typical).mean()),
+        "unlike_expected": novelty.expected,
+    }
+    return metrics, scored.verdict(baseline, table.test_rows + 1, others)

@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from r2d2net.errors import Argument, CheckpointError, DataError, Shown, Text, Value, require
-from r2d2net.tables.cell_parsing import LARGEST, MISSING_WORDS, parse_numbers
+from r2d2net.tables.cell_parsing import LARGEST, MISSING_WORDS, Values, parse_numbers
 from r2d2net.tables.date_formats import detect_date_formats
 from r2d2net.tables.format_rules import DURATIONS_NOTE, NO_RULES, ColumnFormat, FormatRules, choose_number_format
 from r2d2net.tables.number_formats import unit_note
 from r2d2net.tables.phrases import quoted_names
-from r2d2net.tables.raw_columns import READABLE, RawColumn, level_places, merge_truth_values
+from r2d2net.tables.raw_columns import READABLE, RawColumn, RawTable, level_places, merge_truth_values
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -37,14 +37,15 @@ CODE = re.compile(r"0\d+$")
 
 @dataclass(frozen=True)
 class Task:
-    """A target and its kind.
+    """A target, or several, and its kind.
 
     Attributes:
-        target: The column's name.
+        target: The column's name, or those of several.
         kind: One of `TASKS`, not "auto".
         classes: Texts, in the order of the network's outputs; where they are ordinal, from the lowest.
         form: How numbers are written (see `cell_parsing`).
         said: What the user should know of how the target is read.
+        parts: Of several targets the task of each, in the order of the network's outputs.
     """
 
     target: str
@@ -52,6 +53,35 @@ class Task:
     classes: tuple[str, ...] = ()
     form: str = ""
     said: str = ""
+    parts: tuple[Task, ...] = ()
+
+    @classmethod
+    def of_several(cls, parts: Sequence[Task]) -> Task:
+        """Join the tasks of several targets, all of them numbers.
+
+        Args:
+            parts: The task of each target.
+
+        Raises:
+            DataError: A target is no number.
+        """
+        if all(part.is_regression for part in parts):
+            said = "; ".join(f"{part.target}: {part.said}" for part in parts if part.said)
+            return cls(", ".join(part.target for part in parts), "regression", said=said, parts=tuple(parts))
+        kinds = ", ".join(f"{part.target} is {part.kind}" for part in parts)
+        fix = ("fit each by itself, or give ", REGRESSION, " if all are numbers")
+        names = Shown(",".join(part.target for part in parts))
+        raise DataError(f"are several and not all numbers ({kinds})", argument="target", value=names, fix=fix)
+
+    @property
+    def each(self) -> tuple[Task, ...]:
+        """The task of each target; of one target the task itself."""
+        return self.parts or (self,)
+
+    @property
+    def targets(self) -> tuple[str, ...]:
+        """The names of the targets."""
+        return tuple(part.target for part in self.each)
 
     @property
     def is_regression(self) -> bool:
@@ -79,9 +109,23 @@ class Task:
         labels[missing | (cells.empty & (labels < 0))] = np.nan  # NA, unless it is a class
         return labels
 
+    def read_from(self, table: RawTable | pd.DataFrame) -> Values:
+        """Read the targets of a table.
+
+        Args:
+            table: The table, with the columns of the targets.
+
+        Returns:
+            What `read` returns, (rows,), or (rows, targets) of several.
+        """
+        columns = [part.read(table[part.target]) for part in self.each]
+        return np.stack(columns, 1) if self.parts else columns[0]
+
     def plain(self) -> dict[str, Any]:
         """Return the task as plain values for JSON."""
-        return {**asdict(self), "classes": list(self.classes)}
+        plain = {name: value for name, value in asdict(self).items() if name != "parts"}
+        parts = {"parts": [part.plain() for part in self.parts]} if self.parts else {}
+        return {**plain, "classes": list(self.classes), **parts}
 
     @classmethod
     def of(cls, plain: Any) -> Task:
@@ -94,8 +138,9 @@ class Task:
             CheckpointError: The values are no task.
         """
         try:
-            task = cls(plain["target"], plain["kind"], tuple(plain["classes"]), plain["form"], plain["said"])
-        except (KeyError, TypeError) as error:
+            parts = tuple(cls.of(part) for part in plain.get("parts", ()))
+            task = cls(plain["target"], plain["kind"], tuple(plain["classes"]), plain["form"], plain["said"], parts)
+        except (KeyError, TypeError, AttributeError) as error:
             problem = f"cannot be read: {type(error).__name__} {error}"
             raise CheckpointError(problem, value=Shown("the task of the run"), fix="fit the table anew") from error
         texts = (task.target, *task.classes, task.form, task.said)
