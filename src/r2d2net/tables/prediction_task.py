@@ -138,9 +138,9 @@ class Task:
             CheckpointError: The values are no task.
         """
         try:
-            parts = tuple(cls.of(part) for part in plain.get("parts", ()))
-            task = cls(plain["target"], plain["kind"], tuple(plain["classes"]), plain["form"], plain["said"], parts)
-        except (KeyError, TypeError, AttributeError) as error:
+            task = cls(plain["target"], plain["kind"], tuple(plain["classes"]), plain["form"], plain["said"])
+            task = replace(task, parts=tuple(cls.of(part) for part in plain.get("parts", ())))
+        except (KeyError, TypeError) as error:
             problem = f"cannot be read: {type(error).__name__} {error}"
             raise CheckpointError(problem, value=Shown("the task of the run"), fix="fit the table anew") from error
         texts = (task.target, *task.classes, task.form, task.said)
