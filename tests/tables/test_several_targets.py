@@ -9,6 +9,7 @@ import pytest
 import torch
 
 import r2d2net as rn
+from browser import look, needs_browser
 from r2d2net.estimators import R2D2Regressor
 from r2d2net.interval_calibration import IntervalCalibration
 from r2d2net.likelihoods import Gaussian, Heteroscedastic, LogNormal, NegativeBinomial, Poisson, StudentT
@@ -92,6 +93,13 @@ def test_the_page_has_sections_of_each_target(run):
     assert {path.name for path in (run / "figures").iterdir()} >= {"predictions-1.png", "predictions-2.png"}
     effects = json.loads((run / "effects.json").read_text())["effects"]
     assert [entry["target"] for entry in effects[:2]] == ["far", "near"]
+
+
+@needs_browser
+def test_the_page_is_sound_in_a_browser(run):
+    found = look(run / "report.html", width=420)
+    assert (found["console"], found["outside"]) == ([], [])
+    assert found["scroll"] <= 420
 
 
 def test_evaluate_inspect_and_explain(run, table):

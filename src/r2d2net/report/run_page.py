@@ -17,6 +17,7 @@ from r2d2net.report.column_text import column_text
 from r2d2net.report.document import Document, Drawing, Section, drawing, write_drawings
 from r2d2net.report.interactive_page import Fold, Page, Tile, from_markdown, render
 from r2d2net.report.markdown_text import escaped, pipe_table
+from r2d2net.report.pair_chart import pair_map, pairs_table
 from r2d2net.report.run_charts import Panel, effect, importance_bars, learning_curve, weight_bars
 from r2d2net.report.run_figures import draw_learning_curve, draw_regression, draw_relevance, draw_reliability
 from r2d2net.report.run_sections import (
@@ -85,11 +86,14 @@ def write_run_page(
     drawings += [_drawn_test(part, run, place) for place, part in enumerate(tested, 1)]
     panels = [*(panel for part in tested for panel in _main_panels(part, run)), *panels]
     folds += [fold for part in tested for fold in _test_folds(part, run)]
-    effects = [_effect(entry, target) for entry in _content(folder, "effects.json").get("effects", [])]
+    content = _content(folder, "effects.json")
+    effects = [_effect(entry, target) for entry in content.get("effects", [])]
     average = "The prediction, averaged over training rows; the band holds the curve with probability 90%."
     panels += [panel._replace(title=f"Effect of {panel.title}", words=average) for panel in effects[:FIRST_EFFECTS]]
+    pairs = content.get("interactions", {}) if nothing is None else {}  # runs of earlier versions have none
+    panels += [pair_map(entry, entry.get("target", target)) for entry in pairs.get("maps", [])]
     if effects:
-        folds.append(Fold("Effects of the inputs", effects, [_text(EFFECTS)]))
+        folds.append(Fold("Effects of the inputs", effects, [_text(EFFECTS), *pairs_table(pairs)]))
     folds.append(Fold("All inputs", parts=[_text(IMPORTANCE), _inputs(inputs)]))
     if history:
         drawings.append(drawing("Learning curve", draw_learning_curve(history), "learning-curve"))

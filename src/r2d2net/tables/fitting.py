@@ -31,6 +31,7 @@ from r2d2net.tables.baselines import fit_baselines
 from r2d2net.tables.file_reader import digest
 from r2d2net.tables.input_columns import Columns
 from r2d2net.tables.novelty import FEWEST, Novelty, is_unlike, learn_novelty
+from r2d2net.tables.pair_effects import pair_effects_of
 from r2d2net.tables.phrases import counted
 from r2d2net.tables.prediction_columns import NUMBER_COLUMNS, prediction_columns
 from r2d2net.tables.scores import Scored, constant_losses, losses_of
@@ -174,6 +175,10 @@ def _fit(
             curves = effects.effects_of(
                 estimator.posterior_, table.x, table.columns, inputs, table.task, settings, progress
             )
+        with progress_bar("pairs", verbose=verbose) as progress:
+            pairs = pair_effects_of(
+                estimator.posterior_, table.x, table.columns, inputs, table.task, settings, progress
+            )
         seconds = time.perf_counter() - start
         metrics, verdict = _test(folder, table, settings, estimator.posterior_, novelty, content["baseline"])
     history = learning_curve(estimator.posterior_)
@@ -190,7 +195,7 @@ def _fit(
     if nothing is not None:
         inputs = [{**entry, "kept": False} for entry in inputs]
     write_json(folder / run_folder.RELEVANCE, {"inputs": inputs, "nothing_kept": nothing})
-    write_json(folder / effects.FILE, {"effects": curves})
+    write_json(folder / effects.FILE, {"effects": curves, "interactions": pairs})
     write_json(folder / run_folder.HISTORY, {"epochs": history})
     done = {**content, "state": "finished"}
     write_run_page(folder, done, results, inputs, history)
