@@ -35,7 +35,7 @@ def class_likelihood(likelihood: Any, y: np.ndarray) -> tuple[Likelihood[Any], n
         return Categorical(), classes, codes
     named = isinstance(likelihood, str) and likelihood.lower() == "ordinal"
     if not named and not isinstance(likelihood, Ordinal):
-        fix = "use auto or ordinal, and R2D2Regressor for numbers"
+        fix = "it is for numbers: use auto or ordinal, or R2D2Regressor"
         raise ParameterError("is not for classes", argument="likelihood", value=likelihood, fix=fix)
     if named or likelihood.labels is None:
         if classes.dtype.kind not in "biuf":
