@@ -421,3 +421,18 @@ def test_the_table_of_linear_paths_is_that_of_the_results() -> None:
     assert f"| table | {' | '.join(next(iter(cells.values())))} |\n" in page
     for table, shown in cells.items():
         assert f"| {table} | {' | '.join(shown.values())} |\n" in page
+
+
+def test_every_block_of_the_gallery_has_its_picture_and_no_picture_is_large() -> None:
+    text = (ROOT / "docs" / "gallery.md").read_text(encoding="utf-8")
+    figures = ROOT / "docs" / "figures"
+    shown = re.findall(r"\(figures/(gallery-\d+\.png)\)", text)
+    assert shown == [f"gallery-{place}.png" for place in range(1, len(BLOCK.findall(text)) + 1)]
+    assert all((figures / name).stat().st_size < 100_000 for name in (*shown, "gallery-report.png"))
+    assert all(re.search(r"^figure, ", match["code"], flags=re.MULTILINE) for match in BLOCK.finditer(text))
+
+
+def test_the_home_page_begins_with_an_example() -> None:
+    first = (ROOT / "docs" / "index.md").read_text(encoding="utf-8").splitlines()[:25]
+    assert any(line.startswith("r2d2net fit") for line in first)
+    assert "```python" in first

@@ -20,7 +20,7 @@ from r2d2net.specification import (
 )
 
 PRIORS = [*(case.prior for case in CASES), *EXTREME_PRIORS, priors.R2D2.from_r2(0.5, 2.0, 0.3)]
-LIKELIHOODS = [cls() for cls in registry.LIKELIHOODS.classes()]
+LIKELIHOODS = [cls(3) if cls is likelihoods.Ordinal else cls() for cls in registry.LIKELIHOODS.classes()]
 METHODS = registry.ALGORITHMS.classes()
 
 

@@ -15,12 +15,17 @@ TUTORIALS = Path(__file__).parents[1] / "tutorials"
 NUMBER = re.compile(r"\d+(?:\.\d+)?")
 
 
-def printed(name: str) -> str:
-    """What a tutorial prints, warnings being errors; its words, not its numbers, must be those kept for its page."""
+def printed(name: str, folder: Path) -> str:
+    """What a tutorial prints, warnings being errors; its words, not its numbers, must be those kept for its page.
+
+    Its picture is written into the folder, and is small, as is the one that is kept.
+    """
     command = [sys.executable, "-W", "error", str(TUTORIALS / f"{name}.py")]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    done = subprocess.run(command, env=environment, cwd=folder, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+    for place in (folder, TUTORIALS / "output"):
+        assert 5_000 < (place / f"{name}.png").stat().st_size < 100_000
     kept = (TUTORIALS / "output" / f"{name}.txt").read_text(encoding="utf-8")
     now, then = (NUMBER.sub("#", text).split() for text in (done.stdout, kept))
     assert now == then, f"tutorials/output/{name}.txt is of another version: write {done.stdout!r} into it"
@@ -34,8 +39,8 @@ def figures(text: str, pattern: str) -> list[float]:
     return [float(group) for group in match.groups()]
 
 
-def test_input_selection() -> None:
-    text = printed("input_selection")
+def test_input_selection(tmp_path: Path) -> None:
+    text = printed("input_selection", tmp_path)
     assert "kept: x1, x2, x3, x4\n" in text  # with each of the seeds 0 to 5
     network, ridge, noise = figures(text, r"network ([\d.]+), ridge regression ([\d.]+), noise ([\d.]+)")
     assert noise == 3
@@ -45,8 +50,8 @@ def test_input_selection() -> None:
 
 
 @pytest.mark.slow
-def test_ood_digits() -> None:
-    text = printed("ood_digits")
+def test_ood_digits(tmp_path: Path) -> None:
+    text = printed("ood_digits", tmp_path)
     r2d2, gaussian = text[: text.index("Gaussian:")], text[text.index("Gaussian:") :]
     # Wrong of 300, and AUROC by entropy of digits 5 to 9 and of inverted images. Seeds 0, 1 and 3 gave, for R2D2,
     # 5 or 6, .83 to .89 and .81 to .96, and for the Gaussian prior 1 to 3, .93 to .97 and .995 or more.
@@ -59,8 +64,8 @@ def test_ood_digits() -> None:
 
 
 @pytest.mark.slow
-def test_transformer() -> None:
-    text = printed("transformer")
+def test_transformer(tmp_path: Path) -> None:
+    text = printed("transformer", tmp_path)
     # Seeds 0 to 3: right .74 to .80 and NLL .81 to 1.63 before, .84 to .87 and .39 to .43 after.
     plain = figures(text, r"plain: right ([\d.]+), sure ([\d.]+), NLL ([\d.]+)")
     bayesian = figures(text, r"Bayesian: right ([\d.]+), sure ([\d.]+), NLL ([\d.]+)")

@@ -6,6 +6,7 @@ rows. The table is simulated, so the truth is known: it is the paper's second sc
 `y = x1 (x2^2 + 1) + x3 x4 + noise`, with sixteen further columns of pure noise.
 """
 
+import matplotlib.pyplot as plt
 import torch
 from sklearn.linear_model import RidgeCV
 
@@ -50,3 +51,20 @@ for i in relevance.mean.argsort(descending=True)[:6].tolist():
     print(f"{names[i]:>8} {relevance.mean[i]:6.1%}  ({ends})  {'kept' if relevance.kept[i] else 'dropped'}")
 kept = [name for name, keep in zip(names, relevance.kept.tolist(), strict=True) if keep]
 print("kept:", ", ".join(kept))
+
+# In a picture: a hundred new rows with their intervals, and the columns with theirs.
+
+figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3.6), layout="constrained")
+some = slice(0, 100)
+half = torch.stack([prediction.mean - low, high - prediction.mean])[:, some]
+left.errorbar(
+    prediction.mean[some].numpy(), y[test][some].numpy(), xerr=half.numpy(), fmt=".", elinewidth=0.6, color="tab:blue"
+)
+left.plot([-150, 150], [-150, 150], color="0.6", linewidth=1)
+left.set(xlabel="predicted, with 90% interval", ylabel="observed", xlim=(-150, 150), ylim=(-150, 150))
+order = relevance.mean.argsort(descending=True)[:8].flip(0)
+ends = torch.stack([relevance.mean - relevance.low, relevance.high - relevance.mean])[:, order].numpy()
+columns, shares = [names[i] for i in order.tolist()], relevance.mean[order].numpy()
+right.barh(columns, shares, xerr=ends, color="tab:blue", ecolor="0.4")
+right.set(xlabel="share of the variance that is lost when shuffled")
+figure.savefig("input_selection.png", dpi=80)

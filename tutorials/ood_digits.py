@@ -6,6 +6,7 @@ measure how well its uncertainty separates these digits from the other five, and
 inverted.
 """
 
+import matplotlib.pyplot as plt
 import torch
 from sklearn.datasets import load_digits
 
@@ -46,8 +47,20 @@ def report(name: str, posterior: rn.Posterior) -> None:
 # already. The R2D2 prior favours networks with few large weights. In an image nearly every pixel carries a little
 # information, and the Gaussian prior may be better: compare both on held-out rows of your own data.
 
-for name, prior in (("R2D2", rn.priors.R2D2()), ("Gaussian", rn.priors.Gaussian())):
+figure, axes = plt.subplots(1, 2, figsize=(9, 3.4), sharey=True, layout="constrained")
+for panel, (name, prior) in enumerate((("R2D2", rn.priors.R2D2()), ("Gaussian", rn.priors.Gaussian()))):
     net = rn.nets.SimpleCNN(1, 5, 8, filters=16, kernel=3)
     model = rn.BayesianModel(net, prior=prior, likelihood=rn.likelihoods.Categorical())
     posterior = rn.fit(model, (prepare(x[train]), y[train]), "svgi", epochs=60, standardize=False, seed=0)
     report(name, posterior)
+    for kind, images_of_kind in {"known digits": inside, **outside}.items():
+        entropy = posterior.predict(images_of_kind).entropy
+        axes[panel].hist(entropy, bins=30, range=(0, 1.61), density=True, alpha=0.5, label=kind)
+    axes[panel].set(title=f"{name} prior", xlabel="entropy of the prediction, nats")
+
+# In a picture: the better two kinds are told apart, the less their entropies overlap. The largest entropy of five
+# classes is 1.61 nats.
+
+axes[0].set(ylabel="density")
+axes[1].legend(frameon=False)
+figure.savefig("ood_digits.png", dpi=80)

@@ -117,6 +117,14 @@ class IntervalCalibration:
         low, high = (torch.stack([pair[side][..., j] for j, pair in enumerate(ends)], -1) for side in (0, 1))
         return low, high
 
+    def of_output(self, output: int) -> IntervalCalibration:
+        """Take the calibration of one of several outputs.
+
+        Args:
+            output: Number of the output.
+        """
+        return IntervalCalibration(self.levels[:, output : output + 1])
+
     def nominal(self, levels: Tensor) -> Tensor:
         """Compute the least nominal level at which calibrated intervals contain targets.
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, field, replace
-from typing import ClassVar, Self
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, ClassVar, Self
 
 import torch
 from torch import Tensor
@@ -98,6 +98,20 @@ class Mixture(Prediction):
     def std(self) -> Tensor:
         """Standard deviation of a new observation."""
         return torch.hypot(self.epistemic, self.aleatoric)
+
+    def of_output(self, output: int) -> Self:
+        """Take one of several outputs, as the prediction of a target by itself.
+
+        Args:
+            output: Number of the output.
+
+        Returns:
+            Its prediction, whose samples are (draws, rows); or itself where there is no dimension of outputs.
+        """
+        if self.samples.dim() < 3:
+            return self
+        parts = {part.name: getattr(self, part.name) for part in fields(self) if part.init}
+        return replace(self, **{name: _of_output(value, self.samples.shape, output) for name, value in parts.items()})
 
     @abstractmethod
     def cdf(self, y: Tensor) -> Tensor:
@@ -439,6 +453,13 @@ class Counts(Mixture):
         if terms.dim() > 2:
             terms = terms.flatten(2).sum(-1)
         return torch.logsumexp(terms, 0) - math.log(len(terms))
+
+
+def _of_output(value: Any, shape: torch.Size, output: int) -> Any:
+    """Take one output of a part of a prediction: a tensor broadcastable to the samples, or another prediction."""
+    if isinstance(value, Mixture):
+        return value.of_output(output)
+    return value.expand(shape)[..., output] if isinstance(value, Tensor) else value
 
 
 def like_draw(y: Tensor, row: Tensor) -> Tensor:

@@ -65,7 +65,9 @@ class PredictionViews(ABC):
         """
         chosen, places = copy.copy(self), self._places(rows)
         for name, value in vars(self).items():
-            if isinstance(value, Tensor):
+            if isinstance(value, PredictionViews):  # that of the logarithm
+                object.__setattr__(chosen, name, value[places])
+            elif isinstance(value, Tensor):
                 dimension = 1 - (self.samples.dim() - value.dim())  # that of the rows, where it has one
                 if dimension >= 0 and value.shape[dimension] == len(self):
                     object.__setattr__(chosen, name, value.index_select(dimension, places))  # frozen

@@ -105,6 +105,7 @@ LIKELIHOODS = Registry(
         "log-normal": "likelihoods.log_normal:LogNormal",
         "bernoulli": "likelihoods.discrete:Bernoulli",
         "categorical": "likelihoods.discrete:Categorical",
+        "ordinal": "likelihoods.ordinal:Ordinal",
         "poisson": "likelihoods.discrete:Poisson",
         "negative-binomial": "likelihoods.negative_binomial:NegativeBinomial",
     },

@@ -146,3 +146,9 @@ def test_leave_one_out_needs_normal_noise():
     posterior = rn.fit(model, (x, y), "lineargibbs", epochs=60, verbose=False)
     with pytest.raises(ParameterError, match="fit the logarithms of y with a Gaussian likelihood"):
         rn.diagnostics.loo(posterior, x, y)
+
+
+def test_rows_that_are_selected_keep_the_law_of_their_logarithm(prediction):
+    y = torch.tensor([2.0, 0.5, 1.0, 3.0, 0.1, 7.0], dtype=torch.float64)
+    torch.testing.assert_close(prediction[2:4].log_prob(y[2:4]), prediction.log_prob(y)[2:4])
+    torch.testing.assert_close(prediction[[5, 0]].quantile(0.8), prediction.quantile(0.8)[[5, 0]])

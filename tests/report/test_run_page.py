@@ -11,6 +11,7 @@ import pytest
 
 from browser import look, needs_browser
 from r2d2net.report.document import Drawing
+from r2d2net.report.pair_chart import pairs_table
 from r2d2net.report.run_page import verdict_of, write_run_page
 from r2d2net.report.run_sections import baselines_table, class_scores, true_probability
 
@@ -36,6 +37,22 @@ class Tags(HTMLParser):
 
     def handle_starttag(self, tag, attrs):
         self.tags.append((tag, dict(attrs)))
+
+
+def made_pairs(names, classes):
+    """Pairs of effects.json with maps of levels beside numbers, of a date, and of levels beside levels."""
+    measures = {"h": 0.5, "h_low": 0.4, "h_high": 0.6, "share": 0.3, "share_low": 0.2, "share_high": 0.4}
+    levels = {"kind": "category", "levels": [HOSTILE, LONG, "c"]}
+    numbers = {"kind": "number", "values": [1.0, 2.0, 10.0, 1e6]}
+    days = {"kind": "date", "values": [19000.0, 19100.0]}
+    maps = []
+    for axes in ([levels, numbers], [days, numbers], [levels, levels]):
+        across, up = (len(axis.get("levels", axis.get("values"))) for axis in axes)
+        grid = [[0.1 + 0.05 * i * j for i in range(across)] for j in range(up)]
+        shown = {"class": HOSTILE} if classes else {}
+        entry = {"inputs": names[:2], "axes": axes, "low": grid, "mean": grid, "high": grid, **shown, **measures}
+        maps.append(entry)
+    return {"least": 0.01, "pairs": [{"inputs": names[:2], **measures}] * 9, "maps": maps}
 
 
 def made_run(folder: Path, *, classes: tuple[str, ...] = (), rows: int = 60, inputs: int = 14, newer: bool = True):
@@ -88,7 +105,8 @@ def made_run(folder: Path, *, classes: tuple[str, ...] = (), rows: int = 60, inp
         "posterior": {"algorithm": "Stacked", "candidates": scores, "health": health},
     }
     if newer:
-        (folder / "effects.json").write_text(json.dumps({"effects": effects}))
+        content = {"effects": effects, "interactions": made_pairs(names, classes)}
+        (folder / "effects.json").write_text(json.dumps(content))
         results["verdict"] = {"sentence": f"Good: {HOSTILE}", "warning": f"Beware of {HOSTILE}"}
         name = "accuracy" if classes else "rmse"
         test["baselines"] = {"ridge regression": {name: 0.77, "nll": 1.23}, HOSTILE: {name: 0.66}}
@@ -198,6 +216,21 @@ def test_baselines_stand_beside_the_model():
 def test_verdict_without_test_rows():
     assert verdict_of({"test": None}, "y").startswith("No rows were held out")
     assert verdict_of({"test": None, "verdict": {"sentence": "Fine.", "warning": None}}, "y") == "Fine."
+
+
+def test_maps_of_pairs_have_a_cell_for_each_two_values(tmp_path):
+    page = made_run(tmp_path)
+    tags = [attrs for tag, attrs in Tags(page.read_text(encoding="utf-8")).tags if tag == "rect"]
+    cells = [attrs for attrs in tags if attrs.get("class", "").startswith("heat k")]
+    assert len(cells) == 12 + 8 + 9
+    assert {"heat k0", "heat k9"} <= {attrs["class"] for attrs in cells}
+    assert "\n" in cells[0]["data-tip"]
+    content = json.loads((tmp_path / "effects.json").read_text())
+    assert "beyond the sum of their own effects" in page.read_text()
+    none = pairs_table({**content["interactions"], "maps": []})
+    assert "the effects of these inputs add up" in none[0]
+    assert len(re.findall("<tr", none[1])) == 6
+    assert pairs_table({}) == []
 
 
 @needs_browser

@@ -56,6 +56,20 @@ def test_every_likelihood_is_stacked_saved_and_calibrated(quick, name, tmp_path)
         assert bool((low >= 0).all())
 
 
+def test_ordinal_classes_are_stacked_and_saved(quick, tmp_path):
+    x, counts = rows_of()
+    y = (counts > 6).long() + (counts > 10)
+    posterior = fit_stacked((x, y), rn.likelihoods.Ordinal(3), hidden=(4,), outputs=1, jobs=1, verbose=False)
+    assert posterior.calibration is None
+    predicted = posterior.predict(x, 50)
+    constant = y.bincount().double() / len(y)
+    assert float(predicted.log_prob(y).mean()) > float(constant[y].log().mean()) + 0.1
+    assert posterior.candidates[0]["score"] == pytest.approx(float(predicted.log_prob(y).mean()), abs=0.15)
+    posterior.save(tmp_path)
+    again = rn.load(tmp_path, rn.nets.mlp(**posterior.settings["stack"]["network"]))
+    torch.testing.assert_close(again.predict(x, 50).samples, predicted.samples, rtol=0, atol=0)
+
+
 def test_log_normal_models_are_those_of_the_logarithms(quick):
     x, y = rows_of(60)
     positive = fit_stacked((x, y), rn.likelihoods.LogNormal(), hidden=(4,), jobs=1, verbose=False)

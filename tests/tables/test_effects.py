@@ -28,6 +28,34 @@ def effects(tmp_path_factory):
     return {entry["name"]: entry for entry in json.loads((folder / "run" / "effects.json").read_text())["effects"]}
 
 
+@pytest.mark.parametrize("acts", [True, False])
+def test_the_pair_that_acts_together_is_drawn(tmp_path, acts):
+    rng = np.random.default_rng(1)
+    table = pd.DataFrame(rng.normal(size=(400, 3)), columns=["a", "b", "c"])
+    table["group"] = rng.choice(["red", "green"], 400)
+    both = 2 * table["a"] * (table["group"] == "red") if acts else table["a"]
+    table["y"] = both + table["b"] + 0.1 * rng.normal(size=400)
+    table.to_csv(tmp_path / "table.csv", index=False)
+    settings = ("--hidden", "12", "--epochs", "200", "--no-baselines", "--quiet")
+    ended = command("fit", tmp_path / "table.csv", "--target", "y", "--out", tmp_path / "run", *settings)
+    assert ended.code == 0, ended.error
+    found = json.loads((tmp_path / "run" / "effects.json").read_text())["interactions"]
+    assert len(found["pairs"]) == 6
+    page = (tmp_path / "run" / "report.html").read_text()
+    if not acts:
+        assert found["maps"] == []
+        assert "the effects of these inputs add up" in page
+        return
+    (drawn,) = found["maps"]
+    assert set(drawn["inputs"]) == {"a", "group"}
+    assert drawn["share_low"] > found["least"]
+    assert "act together" in page
+    place = drawn["inputs"].index("group")
+    slopes = np.ptp(np.array(drawn["mean"]), axis=place)  # over the values of a, for each level
+    by_level = dict(zip(drawn["axes"][place]["levels"], slopes, strict=True))
+    assert by_level["red"] > 3 * by_level["green"]
+
+
 def mean(entry):
     (curve,) = entry["curves"]
     ends = zip(*(curve[part] for part in ("low", "mean", "high")), strict=True)

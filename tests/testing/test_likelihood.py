@@ -15,6 +15,7 @@ from r2d2net.likelihoods import (
     Likelihood,
     LogNormal,
     NegativeBinomial,
+    Ordinal,
     Poisson,
     StudentT,
 )
@@ -36,6 +37,8 @@ OURS = [
     Poisson(),
     Poisson(centered=True),
     NegativeBinomial(),
+    Ordinal(3),
+    Ordinal(("low", "middle", "high", "top")),
 ]
 
 

@@ -59,7 +59,7 @@ class BayesianPerceptron(Perceptron, BaseEstimator):
         likelihood: Of numbers: "gaussian", "student-t", "heteroscedastic", "log-normal", "poisson" or
             "negative-binomial", or an object of `r2d2net.likelihoods`; "auto" compares those that the targets allow by
             rows left out (`r2d2net.run.likelihood_choice`) where several models are combined, and is "gaussian" where
-            one is asked for. Classes have "auto" only.
+            one is asked for. Of classes: "auto", or "ordinal" where they are in an order (see `R2D2Classifier`).
         calibrate: Calibrate the intervals of numbers by the rows that stacking leaves out, where they are 100 or more
             (`r2d2net.interval_calibration`). Means, standard deviations and densities stay the model's.
     """

@@ -10,10 +10,11 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import validate_data
 
-from r2d2net.errors import DataError, ParameterError, Shown, Value
+from r2d2net.errors import DataError, Shown, Value
 from r2d2net.estimators.base import BayesianPerceptron, about_validation, joined
-from r2d2net.estimators.perceptron import LabelledPerceptron, class_numbers, numbers_of
-from r2d2net.likelihoods import Categorical
+from r2d2net.estimators.class_likelihood import class_likelihood
+from r2d2net.estimators.perceptron import LabelledPerceptron, numbers_of
+from r2d2net.likelihoods import Ordinal
 from r2d2net.prediction import Classification
 
 
@@ -21,7 +22,8 @@ class R2D2Classifier(ClassifierMixin, LabelledPerceptron, BayesianPerceptron):
     """Classification by a Bayesian neural network with uncertainty and relevance of the inputs.
 
     Inputs are standardised by the estimator. The parameters are those of `R2D2Regressor`; the algorithms "edl" and
-    "dpn" are for classifiers only.
+    "dpn" are for classifiers only, and ``likelihood`` may be "ordinal" for numbers in their order, or
+    ``Ordinal(("low", "medium", "high"))`` for texts: then ``classes_`` has that order.
 
     Attributes:
         classes_: Labels in the order of the columns of `predict_proba`.
@@ -56,16 +58,14 @@ class R2D2Classifier(ClassifierMixin, LabelledPerceptron, BayesianPerceptron):
         X, y = validate_data(self, X, y, dtype=np.float64, ensure_min_samples=2)
         y = _of_one_kind(y)
         check_classification_targets(y)
-        if not (isinstance(self.likelihood, str) and self.likelihood == "auto"):
-            fix = "leave it out, or use R2D2Regressor"
-            raise ParameterError("is for numbers", argument="likelihood", value=self.likelihood, fix=fix)
-        classes, codes = class_numbers(y)
+        likelihood, classes, codes = class_likelihood(self.likelihood, y)
         validation = self._validation()
         if isinstance(validation, tuple):
             with about_validation():
                 labels = _of_one_kind(validation[1])
             validation = validation[0], numbers_of(labels, classes)
-        self.fit_checked(X, codes, len(classes), Categorical(), validation, self._folder)
+        outputs = 1 if isinstance(likelihood, Ordinal) else len(classes)
+        self.fit_checked(X, codes, outputs, likelihood, validation, self._folder)
         self.classes_ = classes
         return self
 

@@ -87,7 +87,7 @@ class Perceptron:
         likelihood: Of numbers: "gaussian", "student-t", "heteroscedastic", "log-normal", "poisson" or
             "negative-binomial", or an object of `r2d2net.likelihoods`; "auto" compares those that the targets allow by
             rows left out (`r2d2net.run.likelihood_choice`) where several models are combined, and is "gaussian" where
-            one is asked for. Classes have "auto" only.
+            one is asked for. Of classes: "auto", or "ordinal" where they are in an order (see `R2D2Classifier`).
         calibrate: Calibrate the intervals of numbers by the rows that stacking leaves out, where they are 100 or more
             (`r2d2net.interval_calibration`). Means, standard deviations and densities stay the model's.
     """
@@ -469,7 +469,7 @@ def numbers_of(labels: np.ndarray, classes: np.ndarray) -> np.ndarray:
 
     Args:
         labels: Labels, (rows,).
-        classes: The classes of the training rows in ascending order.
+        classes: The classes of the training rows.
 
     Returns:
         The number of each row's class.
@@ -481,7 +481,8 @@ def numbers_of(labels: np.ndarray, classes: np.ndarray) -> np.ndarray:
     if unknown.any():
         problem = ("holds the label ", Value(labels[unknown].tolist()[0]), ", which ", Argument("y"), " does not")
         raise DataError(problem, argument="validation", fix="leave it out")
-    return np.searchsorted(classes, labels)
+    order = np.argsort(classes, kind="stable")  # ordinal classes may have another order
+    return order[np.searchsorted(classes[order], labels)]
 
 
 @contextmanager

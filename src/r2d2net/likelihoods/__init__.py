@@ -5,6 +5,7 @@ from r2d2net.likelihoods.discrete import Bernoulli, Categorical, Poisson
 from r2d2net.likelihoods.gaussian import Gaussian, Heteroscedastic
 from r2d2net.likelihoods.log_normal import LogNormal
 from r2d2net.likelihoods.negative_binomial import NegativeBinomial
+from r2d2net.likelihoods.ordinal import Ordinal
 from r2d2net.likelihoods.student_t import StudentT
 
 __all__ = [
@@ -16,6 +17,7 @@ __all__ = [
     "LogNormal",
     "NegativeBinomial",
     "Noise",
+    "Ordinal",
     "Poisson",
     "StudentT",
     "Unit",

@@ -23,7 +23,7 @@ class Categorical(Likelihood[Classification]):
     is_softmax = True
 
     def target(self, y: Tensor) -> Tensor:
-        return _labels(y, "a categorical likelihood")
+        return class_labels(y, "a categorical likelihood")
 
     def outputs(self, y: Tensor) -> int | None:
         return None
@@ -50,7 +50,7 @@ class Bernoulli(Likelihood[Classification]):
     has_classes = True
 
     def target(self, y: Tensor) -> Tensor:
-        labels = _labels(y, "a Bernoulli likelihood")
+        labels = class_labels(y, "a Bernoulli likelihood")
         if labels.numel() and int(labels.max()) > 1:
             fix = "a Bernoulli likelihood needs 0 and 1; for classes use Categorical"
             raise DataError(("holds ", Value(int(labels.max()))), argument="y", fix=fix)
@@ -116,8 +116,8 @@ def log_mean(y: Tensor) -> Tensor:
     return mean.log().to(y.dtype)
 
 
-def _labels(y: Tensor, name: str) -> Tensor:
-    """Class labels as integers of shape (rows,)."""
+def class_labels(y: Tensor, name: str) -> Tensor:
+    """Convert class labels to integers of shape (rows,), or raise a `DataError`."""
     if y.dim() == 2 and y.shape[1] == 1:
         y = y.squeeze(1)
     if y.dim() != 1:

@@ -63,8 +63,10 @@ def predicted_and_observed(rows: pd.DataFrame, metrics: dict[str, Any], target: 
         low, high = (min(max(end, lowest), highest) for end in (row.low, row.high))
         chart.segment((row.mean, low), (row.mean, high), "range")
     for row, held in zip(drawn.itertuples(), inside, strict=True):
-        tip = f"row {row.row}: observed {_of(row.observed)}, predicted {_of(row.mean)}"
-        tip += f"\n{level} interval {_of(row.low)} to {_of(row.high)}" + ("" if held else "\noutside its interval")
+        tip = f"row {row.row}: observed {number_text(row.observed)}, predicted {number_text(row.mean)}"
+        tip += f"\n{level} interval {number_text(row.low)} to {number_text(row.high)}" + (
+            "" if held else "\noutside its interval"
+        )
         chart.dot(row.mean, row.observed, "c0" if held else "bad", tip, f"row {row.row}")
     outside = int((~_inside(rows)).sum())
     some = f", {len(drawn)} of them drawn" if len(drawn) < len(rows) else ""
@@ -90,7 +92,7 @@ def residuals(rows: pd.DataFrame, target: str) -> Panel:
     chart.box(x.low, x.high, -1.645, 1.645, "band c0")
     chart.segment((x.low, 0), (x.high, 0), "ideal")
     for row, error in zip(drawn.itertuples(), z, strict=True):
-        tip = f"row {row.row}: {_of(row.observed - row.mean)} off, {error:+.1f} standard deviations"
+        tip = f"row {row.row}: {number_text(row.observed - row.mean)} off, {error:+.1f} standard deviations"
         place = min(max(error, -far), far)
         chart.dot(row.mean, place, "bad" if abs(error) > 3 else "c0", tip, f"row {row.row}")
     all_z = _scaled_errors(rows)
@@ -289,7 +291,7 @@ def effect(entry: dict[str, Any], target: str) -> Panel:
         chart.band(at, curve["low"], curve["high"], kind)
         chart.line(at, curve["mean"], kind)
         for where, x in enumerate(at):
-            shown = str(np.datetime64(round(xs[where]), "D")) if is_date else _of(x)
+            shown = str(np.datetime64(round(xs[where]), "D")) if is_date else number_text(x)
             chart.dot(x, curve["mean"][where], kind, f"{entry['name']} {shown}\n{_average(curve, where, target)}")
     return Panel(entry["name"], _key(curves) + chart.html())
 
@@ -320,7 +322,9 @@ def _average(curve: dict[str, Any], where: int, target: str) -> str:
     low, mean, high = (curve[part][where] for part in ("low", "mean", "high"))
     if "class" in curve:
         return f"{curve['class']}: {mean:.1%} ({low:.1%} to {high:.1%})"
-    return f"{target.removeprefix('average ')} {_of(mean)} on average ({_of(low)} to {_of(high)})"
+    return (
+        f"{target.removeprefix('average ')} {number_text(mean)} on average ({number_text(low)} to {number_text(high)})"
+    )
 
 
 def _key(curves: list[dict[str, Any]]) -> Markup:
@@ -426,5 +430,6 @@ def _others(entry: dict[str, Any]) -> list[str]:
     return [name for name in entry.get("group") or [] if name != entry["name"]]
 
 
-def _of(value: float) -> str:
+def number_text(value: float) -> str:
+    """Write a number with four digits, or all digits before the point below ten million."""
     return f"{value:,.0f}" if 999.95 <= abs(value) < 1e7 else f"{value:.4g}"

@@ -15,11 +15,20 @@ from markupsafe import Markup
 from r2d2net.files import write_text
 from r2d2net.report.column_text import column_text
 from r2d2net.report.document import Document, Drawing, Section, drawing, write_drawings
-from r2d2net.report.interactive_page import Fold, Page, from_markdown, render
+from r2d2net.report.interactive_page import Fold, Page, Tile, from_markdown, render
 from r2d2net.report.markdown_text import escaped, pipe_table
-from r2d2net.report.run_charts import effect, importance_bars, learning_curve, weight_bars
+from r2d2net.report.pair_chart import pair_map, pairs_table
+from r2d2net.report.run_charts import Panel, effect, importance_bars, learning_curve, weight_bars
 from r2d2net.report.run_figures import draw_learning_curve, draw_regression, draw_relevance, draw_reliability
-from r2d2net.report.run_sections import baselines_table, class_scores, main_panels, tested_rows, tiles, worst_rows
+from r2d2net.report.run_sections import (
+    Tested,
+    baselines_table,
+    class_scores,
+    main_panels,
+    tested_targets,
+    tiles,
+    worst_rows,
+)
 from r2d2net.report.svg_charts import table
 
 MOST_INPUTS = 50
@@ -74,20 +83,22 @@ def write_run_page(
     Returns:
         The page.
     """
-    target, classes, metrics = run["task"]["target"], run["task"]["classes"], results["test"]
+    target, metrics = run["task"]["target"], results["test"]
     drawings = [drawing("Importance of the inputs", draw_relevance(inputs), "inputs")]
     nothing = _content(folder, "relevance.json").get("nothing_kept")  # runs of earlier versions do not say it
     panels, folds = [importance_bars(inputs, nothing)], []
-    if metrics is not None:
-        rows = tested_rows(folder, classes)
-        drawings.append(_drawn_test(rows, run, metrics))
-        panels = [*main_panels(rows, metrics, target, classes), *panels]
-        folds += _test_folds(rows, run, metrics)
-    effects = [effect(entry, target) for entry in _content(folder, "effects.json").get("effects", [])]
+    tested = [] if metrics is None else tested_targets(folder, run["task"], metrics)
+    drawings += [_drawn_test(part, run, place) for place, part in enumerate(tested, 1)]
+    panels = [*(panel for part in tested for panel in _main_panels(part, run)), *panels]
+    folds += [fold for part in tested for fold in _test_folds(part, run)]
+    content = _content(folder, "effects.json")
+    effects = [_effect(entry, target) for entry in content.get("effects", [])]
     average = "The prediction, averaged over training rows; the band holds the curve with probability 90%."
     panels += [panel._replace(title=f"Effect of {panel.title}", words=average) for panel in effects[:FIRST_EFFECTS]]
+    pairs = content.get("interactions", {}) if nothing is None else {}  # runs of earlier versions have none
+    panels += [pair_map(entry, entry.get("target", target)) for entry in pairs.get("maps", [])]
     if effects:
-        folds.append(Fold("Effects of the inputs", effects, [_text(EFFECTS)]))
+        folds.append(Fold("Effects of the inputs", effects, [_text(EFFECTS), *pairs_table(pairs)]))
     folds.append(Fold("All inputs", parts=[_text(IMPORTANCE), _inputs(inputs)]))
     if history:
         drawings.append(drawing("Learning curve", draw_learning_curve(history), "learning-curve"))
@@ -98,7 +109,7 @@ def write_run_page(
         verdict=verdict_of(results, target),
         warning=(results.get("verdict") or {}).get("warning") or "",
         facts=_facts(run, results),
-        tiles=[] if metrics is None else tiles(metrics, target, _number),
+        tiles=[tile for part in tested for tile in _tiles(part)],
         panels=panels,
         folds=folds,
     )
@@ -187,17 +198,39 @@ def _facts(run: dict[str, Any], results: dict[str, Any]) -> str:
     return f"Rows: {counts}. {algorithm}{widths}, seed {run['seed']}, fitted in {results['seconds']:g} s."
 
 
-def _drawn_test(rows: Any, run: dict[str, Any], metrics: dict[str, Any]) -> Drawing:
+def _main_panels(part: Tested, run: dict[str, Any]) -> list[Panel]:
+    panels = main_panels(part.rows, part.metrics, part.target, run["task"]["classes"])
+    return [panel._replace(title=part.before + panel.title) for panel in panels]
+
+
+def _tiles(part: Tested) -> list[Tile]:
+    """Choose the numbers of the first screen; of several targets a few of each, which say whose they are."""
+    if not part.before:
+        return tiles(part.metrics, part.target, _number)
+    return [tile._replace(name=part.before + tile.name) for tile in tiles(part.metrics, "", _number)[:3]]
+
+
+def _effect(entry: dict[str, Any], target: str) -> Panel:
+    """Draw an effect; on which of several targets it is, its entry says."""
+    if "target" not in entry:
+        return effect(entry, target)
+    panel = effect(entry, entry["target"])
+    return panel._replace(title=f"{panel.title} on {entry['target']}")
+
+
+def _drawn_test(part: Tested, run: dict[str, Any], place: int) -> Drawing:
     """Draw the figure of the test rows for the folder of figures."""
-    target, classes = run["task"]["target"], run["task"]["classes"]
+    classes = run["task"]["classes"]
     if classes:
         event = classes[1] if len(classes) == 2 else "the predicted class"
-        return drawing("Reliability of the probabilities", draw_reliability(metrics, event), "reliability")
-    return drawing("Predictions of the test rows", draw_regression(rows, metrics, target), "predictions")
+        return drawing("Reliability of the probabilities", draw_reliability(part.metrics, event), "reliability")
+    name = f"predictions-{place}" if part.before else "predictions"
+    return drawing("Predictions of the test rows", draw_regression(part.rows, part.metrics, part.target), name)
 
 
-def _test_folds(rows: Any, run: dict[str, Any], metrics: dict[str, Any]) -> list[Fold]:
-    target, classes = run["task"]["target"], run["task"]["classes"]
+def _test_folds(part: Tested, run: dict[str, Any]) -> list[Fold]:
+    rows, metrics, target, before = part.rows, part.metrics, part.target, part.before
+    classes = run["task"]["classes"]
     expected = metrics["unlike_expected"]
     known = (
         f"of rows like them {expected:.0%} are expected to be" if expected else "too few of these to tell by distance"
@@ -206,11 +239,11 @@ def _test_folds(rows: Any, run: dict[str, Any], metrics: dict[str, Any]) -> list
     scores = [_text(pipe_table(["on test rows", "this model", "best constant"], score_rows(metrics, target)))]
     if metrics.get("baselines"):
         scores = [baselines_table(metrics, LABELS, _number)]
-    folds = [Fold("Scores", parts=[*scores, _text(flagged)], is_open=True)]
+    folds = [Fold(f"{before}Scores", parts=[*scores, _text(flagged)], is_open=True)]
     if classes:
         folds.append(Fold("Scores by class", parts=[class_scores(rows, classes)]))
     why = "Those that surprise the model most; rows are numbered as in the file, from 1 after the names.\n"
-    folds.append(Fold("Worst rows", parts=[_text(why), worst_rows(rows, classes, format_number)]))
+    folds.append(Fold(f"{before}Worst rows", parts=[_text(why), worst_rows(rows, classes, format_number)]))
     return folds
 
 

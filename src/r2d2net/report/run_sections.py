@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from markupsafe import Markup
@@ -19,7 +19,47 @@ if TYPE_CHECKING:
     import pandas as pd
 
 MOST_WORST = 15
+NUMBERS = ("observed", "mean", "sd", "low", "high")
 MOST_CLASSES = 50  # of the table of scores by class
+
+
+class Tested(NamedTuple):
+    """What the page says of one target.
+
+    Attributes:
+        target: Its name.
+        rows: The test rows (see `tested_rows`).
+        metrics: Their metrics.
+        before: What titles begin with: the name of the target where there are several, else "".
+    """
+
+    target: str
+    rows: pd.DataFrame
+    metrics: dict[str, Any]
+    before: str = ""
+
+
+def tested_targets(folder: Path, task: dict[str, Any], metrics: dict[str, Any]) -> list[Tested]:
+    """Read the predictions of the test rows target by target.
+
+    Args:
+        folder: The folder of the run.
+        task: The task, as run.json has it.
+        metrics: The metrics of the test rows.
+
+    Returns:
+        One entry for each target, with its own columns and metrics.
+    """
+    rows = tested_rows(folder, task["classes"])
+    if "targets" not in metrics:
+        return [Tested(task["target"], rows, metrics)]
+    shared = {name: metrics[name] for name in ("unlike", "unlike_expected")}
+    entries = []
+    for name, own in metrics["targets"].items():
+        columns = {f"{name}_{part}": part for part in NUMBERS}
+        view = rows[["row", *columns, "typicality", "unlike", "filled"]].rename(columns=columns)
+        entries.append(Tested(name, view, {**own, **shared}, f"{name}: "))
+    return entries
 
 
 def tested_rows(folder: Path, classes: Sequence[str]) -> pd.DataFrame:
@@ -183,7 +223,10 @@ def tiles(metrics: dict[str, Any], target: str, number: Any) -> list[Tile]:
 
     if "rmse" in metrics:
         inside = f"rows inside their {metrics['level']:.0%} interval"
-        first = [*tile("rmse", f"root mean squared error of {target}"), *tile("r2", "R², variance explained")]
+        first = [
+            *tile("rmse", f"root mean squared error{target and ' of ' + target}"),
+            *tile("r2", "R², variance explained"),
+        ]
         covered = [
             Tile(entry.value, entry.name, words_of_intervals(metrics).split(":")[0].lower())
             for entry in tile("coverage", inside)

@@ -2,18 +2,21 @@
 
 from r2d2net.shrinkage.contributions import Contributions, contributions
 from r2d2net.shrinkage.effective_weights import effective_weights
+from r2d2net.shrinkage.interactions import Interactions, interactions
 from r2d2net.shrinkage.partial_dependence import PartialDependence, partial_dependence
 from r2d2net.shrinkage.relevance import Relevance, input_relevance
 from r2d2net.shrinkage.selection import Selection, select
 
 __all__ = [
     "Contributions",
+    "Interactions",
     "PartialDependence",
     "Relevance",
     "Selection",
     "contributions",
     "effective_weights",
     "input_relevance",
+    "interactions",
     "partial_dependence",
     "select",
 ]

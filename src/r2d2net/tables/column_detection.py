@@ -59,11 +59,13 @@ class Targets(NamedTuple):
         """Make targets of what a task reads.
 
         Args:
-            y: Numbers, or places in ``classes``.
-            classes: The classes; none for numbers.
+            y: Numbers, or places in ``classes``; of several targets (rows, targets).
+            classes: The classes; for numbers the names of the targets, which matter where there are several.
             seed: Seed of the folds.
         """
-        if not classes:
+        if y.ndim == 2:
+            return cls(y, list(classes), seed)
+        if len(classes) < 2:
             return cls(y[:, None], [], seed)
         if len(classes) == 2:
             return cls((y == 1).astype(np.float64)[:, None], [], seed)
@@ -86,7 +88,7 @@ class LearntInputs(NamedTuple):
 
 def learn_inputs(
     table: pd.DataFrame | RawTable,
-    target: str,
+    target: str | Sequence[str],
     categorical: Sequence[str] = (),
     ignore: Sequence[str] = (),
     keep: Sequence[str] = (),
@@ -100,7 +102,7 @@ def learn_inputs(
 
     Args:
         table: The table.
-        target: The column that is no input.
+        target: The column that is no input, or several.
         categorical: Columns that are categories even if written in numbers, as `chosen_columns` takes them.
         ignore: Columns to leave out.
         keep: Columns to use even if they look like row numbers or identifiers.
@@ -116,6 +118,7 @@ def learn_inputs(
         DataError: No column can be used, or there are more than `MOST_INPUTS` inputs.
     """
     raw = RawTable.of(table)
+    targets_named = [target] if isinstance(target, str) else list(target)
     everything = np.arange(len(raw))
     rows = everything if rows is None else rows
     training = everything if training is None else training
@@ -130,7 +133,7 @@ def learn_inputs(
     is_training = np.isin(rows, training)
     inputs = 0
     for name in raw.names:
-        if name == target:
+        if name in targets_named:
             continue
         if name in without:
             left_out[name] = "as told"
@@ -154,7 +157,7 @@ def learn_inputs(
     if not used:
         reasons = ", ".join(f"{name!r} ({why})" for name, why in list(left_out.items())[:5]) or "there is no other"
         raise DataError(
-            ("no column besides ", Value(target), f" can be used: {reasons}"),
+            ("no column besides ", Value(", ".join(targets_named)), f" can be used: {reasons}"),
             fix=("add other columns, or see ", Argument("ignore"), " and ", Argument("keep")),
         )
     if inputs > MOST_INPUTS:

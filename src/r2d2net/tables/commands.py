@@ -68,8 +68,8 @@ def _restrictions() -> str:
 @app.command()
 def fit(
     data: Annotated[Path | None, typer.Argument(help="CSV or Parquet file.", show_default=False)] = None,
-    target: Annotated[str | None, _text("Column to predict.")] = None,
-    task: Annotated[str | None, _text("auto (default), regression, binary or multiclass.")] = None,
+    target: Annotated[str | None, _text("Column to predict, or several of numbers by commas.")] = None,
+    task: Annotated[str | None, _text("auto (default), regression, binary, multiclass or ordinal.")] = None,
     prior: Annotated[
         str | None,
         _text(
@@ -136,6 +136,9 @@ def fit(
             help="Calibrate intervals by the rows that stacking leaves out, where they are 100 or more (default).",
             show_default=False,
         ),
+    ] = None,
+    ordinal: Annotated[
+        str | None, _text("Levels of a target of ordered classes, from the lowest: low,medium,high.")
     ] = None,
     seed: Annotated[int | None, _text("Seed of split, training and draws (0).")] = None,
     json: Json = False,
@@ -268,6 +271,7 @@ def explain(
     out: Annotated[
         Path | None, typer.Option("-o", "--out", help="HTML page to write; by default tables are printed.")
     ] = None,
+    target: Annotated[str | None, _text("Of several targets the one to explain; by default the first.")] = None,
     rows: Annotated[int, typer.Option("--rows", min=1, max=200, help="How many rows to explain, from the first.")] = 20,
     level: Level = None,
     draws: Draws = None,
@@ -291,7 +295,7 @@ def explain(
     fitted = load_run(run)
     with terminal_output.progress_bar("rows", verbose=not quiet) as progress:
         explanation, notes = explain_file(
-            fitted, data, rows=rows, level=level, draws=draws, seed=seed, progress=progress
+            fitted, data, rows=rows, target=target, level=level, draws=draws, seed=seed, progress=progress
         )
     say = terminal_output.note_printer(quiet)
     for note in notes:

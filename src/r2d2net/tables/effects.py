@@ -1,5 +1,7 @@
 """How the prediction changes with each of the first inputs: the curves of report.html, kept in effects.json.
 
+Beside them the file has pairs of inputs that act together (see `pair_effects`).
+
 They are partial dependences (see `r2d2net.shrinkage.partial_dependence`) over some training rows: averages, so no row
 can be told from them. A number takes quantiles of the training rows, a date too, with its season, and the
 average of weekdays and times of day; a category takes its levels, one of many levels some at equal steps of their
@@ -53,7 +55,7 @@ def effects_of(
 
     Returns:
         For each column its values and the average prediction there, with a band of 90%; for classes of each of the
-        first classes. Ready for JSON.
+        first classes, and of several targets an entry for each. Ready for JSON.
     """
     draws = min(DRAWS, settings.draws)
     groups = dict(zip(columns.names, columns.groups, strict=True))
@@ -66,25 +68,35 @@ def effects_of(
     effects = []
     for done, name in enumerate(first):
         group, column = groups[name], encoders[name]
-        labels, values = _values(column, x[:, group])
+        labels, values = values_of(column, x[:, group])
         if len(values) > 1:
             found = partial_dependence(posterior, rows, group, values, draws=draws, level=LEVEL, seed=settings.seed)
             parts = {part: curve.double().cpu().numpy() for part, curve in found._asdict().items()}
+            entry = {"name": name, "kind": column.kind, **labels}
             if task.classes:
                 places = [task.classes.index(label) for label in classes]
                 curves = [
                     {"class": label, **{part: curve[:, place].tolist() for part, curve in parts.items()}}
                     for label, place in zip(classes, places, strict=True)
                 ]
-            else:
-                curves = [{part: curve.reshape(len(values), -1)[:, 0].tolist() for part, curve in parts.items()}]
-            effects.append({"name": name, "kind": column.kind, **labels, "curves": curves})
+                effects.append({**entry, "curves": curves})
+            for output, target in enumerate(() if task.classes else task.targets):
+                own = {part: curve.reshape(len(values), -1)[:, output].tolist() for part, curve in parts.items()}
+                effects.append({**entry, **({"target": target} if task.parts else {}), "curves": [own]})
         progress(done + 1, len(first))
     return effects
 
 
-def _values(column: ColumnEncoder, cells: Values) -> tuple[dict[str, Any], Values]:
-    """Values that a column takes, as the user writes them and as inputs of the network."""
+def values_of(column: ColumnEncoder, cells: Values) -> tuple[dict[str, Any], Values]:
+    """Choose values that a column takes.
+
+    Args:
+        column: The column.
+        cells: Its encoded cells of the training rows.
+
+    Returns:
+        The values as the user writes them ("levels" or "values"), and as inputs of the network.
+    """
     if isinstance(column, CategoryEncoder):
         places = np.argsort(-cells.mean(0), kind="stable")[:MOST_LEVELS]
         levels = [*column.levels, *[OTHER] * column.other, *[MISSING] * column.missing]

@@ -16,6 +16,7 @@ from r2d2net.tables.novelty import is_unlike
 from r2d2net.tables.phrases import counted
 from r2d2net.tables.run_folder import FittedRun
 from r2d2net.tables.scores import Scored, constant_losses
+from r2d2net.tables.target_scores import TargetScores
 from r2d2net.tables.validation import require_no_spreadsheet
 from r2d2net.tables.verdict import CONSTANT, judge
 
@@ -41,7 +42,8 @@ def evaluate_file(
         DataError: The file lacks columns, or is written otherwise than the training table.
     """
     require_no_spreadsheet(data)
-    task, scored = run.task, Scored(run.task, run.estimator.posterior_.calibration)
+    task = run.task
+    scored = (TargetScores if task.parts else Scored)(task, run.estimator.posterior_.calibration)
     interval = run.settings.level if level is None else level
     counts: Counts = Counter()
     extra = None
@@ -50,11 +52,12 @@ def evaluate_file(
     for block in read_blocks(data, run.block_rows(draws)):
         if extra is None:
             names = [str(name) for name in block.columns]
-            extra = run.columns.match(names, str(data), task.target)
-            if task.target not in names:
-                raise DataError(f"lacks the target {task.target!r}", value=data, fix="`r2d2net predict` needs none")
-        y = task.read(block[task.target])
-        there = ~np.isnan(y)
+            extra = run.columns.match(names, str(data), *task.targets)
+            lacking = next((name for name in task.targets if name not in names), None)
+            if lacking is not None:
+                raise DataError(f"lacks the target {lacking!r}", value=data, fix="`r2d2net predict` needs none")
+        y = task.read_from(block)
+        there = ~np.isnan(y).reshape(len(y), -1).any(1)
         known = there & (y >= 0 if not task.is_regression else True)
         without, unknown = without + int((~there).sum()), unknown + int((there & ~known).sum())
         read += len(block)
@@ -76,11 +79,16 @@ def evaluate_file(
     if unknown:
         notes.append(f"{counted(unknown, 'row')} of classes that the model does not know left out")
     baseline = run.content["baseline"]
-    constant = constant_losses(task, np.concatenate(scored.y), baseline)
+    places = np.concatenate(numbers)
+    if isinstance(scored, TargetScores):
+        verdict = scored.verdict(baseline, places)
+    else:
+        constant = constant_losses(task, np.concatenate(scored.y), baseline)
+        verdict = judge(scored.losses(), {CONSTANT: constant}, places)
     metrics = {
         **scored.metrics(baseline, interval),
         "unlike": flagged / rows,
         "unlike_expected": run.novelty.expected,
-        "verdict": judge(scored.losses(), {CONSTANT: constant}, np.concatenate(numbers)),
+        "verdict": verdict,
     }
     return metrics, notes + notes_of(counts)

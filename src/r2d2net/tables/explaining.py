@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from r2d2net.errors import DataError
+from r2d2net.errors import DataError, ParameterError
 from r2d2net.likelihoods.log_normal import LogRegression
 from r2d2net.prediction import Classification
 from r2d2net.run.threads import one_thread
@@ -27,6 +27,7 @@ from r2d2net.tables.file_reader import encoding_note, read_blocks
 from r2d2net.tables.input_columns import ignored, notes_of
 from r2d2net.tables.inspecting import relevance_of_run
 from r2d2net.tables.novelty import is_unlike
+from r2d2net.tables.phrases import listed
 from r2d2net.tables.run_folder import FittedRun
 from r2d2net.tables.validation import require_no_spreadsheet
 
@@ -44,6 +45,7 @@ def explain_file(
     data: Path,
     *,
     rows: int = 20,
+    target: str | None = None,
     level: float | None = None,
     draws: int | None = None,
     seed: int | None = None,
@@ -55,6 +57,7 @@ def explain_file(
         run: A finished run.
         data: CSV or Parquet file with the columns of the training table.
         rows: How many rows to explain.
+        target: Of several targets the one whose prediction is explained; by default the first.
         level: Level of the intervals; by default the run's.
         draws: Networks drawn from the posterior; by default the run's number.
         seed: Seed of the draws and of the orders of inputs; by default the run's.
@@ -65,10 +68,17 @@ def explain_file(
 
     Raises:
         DataError: The file lacks columns or rows, or is written otherwise than the training table.
+        ParameterError: The run has no such target.
     """
+    targets = run.task.targets
+    if target is not None and target not in targets:
+        raise ParameterError(
+            "is no target of the run", argument="target", value=target, fix=f"use {listed(targets, 'or')}"
+        )
+    output = targets.index(target or targets[0])
     require_no_spreadsheet(data)
     block = next(iter(read_blocks(data, rows + 1)))
-    extra = run.columns.match([str(name) for name in block.columns], str(data), run.task.target)
+    extra = run.columns.match([str(name) for name in block.columns], str(data), *run.task.targets)
     if len(block) == 0:
         raise DataError("has no rows", value=data, fix="give at least one")
     more, block = len(block) > rows, block.iloc[:rows]
@@ -89,7 +99,7 @@ def explain_file(
     with one_thread():
         for label in dict.fromkeys(labels):
             places = [place for place, other in enumerate(labels) if other == label]
-            predict = _predictor(run, label, draws, chosen)
+            predict = _predictor(run, label, output, draws, chosen)
             for place in places:
                 found = contributions(predict, x[place : place + 1], torch.from_numpy(background), groups, chosen)
                 explained[place] = _summary(found, players, interval)
@@ -110,7 +120,7 @@ def explain_file(
     if more:
         first = "row of the file is" if rows == 1 else f"{rows} rows of the file are"
         notes.append(f"the first {first} explained: --rows takes up to {MOST_ROWS}")
-    explanation = {"run": str(run.folder), "data": str(data), "target": run.task.target, "level": interval}
+    explanation = {"run": str(run.folder), "data": str(data), "target": targets[output], "level": interval}
     return {**explanation, "rows": explained}, notes
 
 
@@ -128,12 +138,14 @@ def _players(run: FittedRun) -> tuple[list[str], list[list[int]]]:
     return players, columns
 
 
-def _predictor(run: FittedRun, label: int | None, draws: int | None, seed: int) -> Callable[[Tensor], Tensor]:
-    """Return a function from rows to the predictions of all draws: means, or probabilities of a class."""
+def _predictor(
+    run: FittedRun, label: int | None, output: int, draws: int | None, seed: int
+) -> Callable[[Tensor], Tensor]:
+    """Return a function from rows to the predictions of all draws: means of a target, or probabilities of a class."""
 
     def predict(rows: Tensor) -> Tensor:
         samples = run.predict(rows.numpy(), draws, seed).samples.double()
-        return samples.reshape(*samples.shape[:2]) if label is None else samples[..., label]
+        return samples.reshape(*samples.shape[:2], -1)[..., output] if label is None else samples[..., label]
 
     return predict
 

@@ -18,7 +18,7 @@ import numpy as np
 from r2d2net.errors import Argument, CheckpointError, DataError, DivergenceError, Interrupted, R2D2NetError
 from r2d2net.estimators.perceptron import RELEVANCE_DRAWS, RELEVANCE_ROWS, SHUFFLES
 from r2d2net.files import replace_when_written, write_json
-from r2d2net.likelihoods import LogNormal
+from r2d2net.likelihoods import LogNormal, Ordinal
 from r2d2net.posterior import Posterior
 from r2d2net.provenance import provenance
 from r2d2net.report.run_page import posterior_text, write_run_page
@@ -31,11 +31,13 @@ from r2d2net.tables.baselines import fit_baselines
 from r2d2net.tables.file_reader import digest
 from r2d2net.tables.input_columns import Columns
 from r2d2net.tables.novelty import FEWEST, Novelty, is_unlike, learn_novelty
+from r2d2net.tables.pair_effects import pair_effects_of
 from r2d2net.tables.phrases import counted
-from r2d2net.tables.prediction_columns import prediction_columns
-from r2d2net.tables.scores import Scored, baseline_of, constant_losses, losses_of
+from r2d2net.tables.prediction_columns import NUMBER_COLUMNS, prediction_columns
+from r2d2net.tables.scores import Scored, constant_losses, losses_of
 from r2d2net.tables.settings import Settings
 from r2d2net.tables.table_models import TableClassifier, TableRegressor, fit_model, model_for
+from r2d2net.tables.target_scores import TargetScores, baselines_of
 from r2d2net.tables.terminal_output import progress_bar
 from r2d2net.tables.training_table import TrainingTable, read_training_table
 from r2d2net.tables.validation import require_likelihood, require_no_spreadsheet, require_suitable, require_target
@@ -76,7 +78,8 @@ def fit_table(data: Path, folder: Path, settings: Settings, *, overwrite: bool, 
     table = read_training_table(data, settings)
     require_suitable(settings, table.task)
     if table.task.is_regression:
-        require_target(settings.target, np.concatenate([table.y, table.y_test]))
+        for part in table.each:
+            require_target(part.task.target, np.concatenate([part.y, part.y_test]))
     require_likelihood(settings, table.task, np.concatenate([table.y, table.y_test]))
     content = {
         "format": run_folder.FORMAT,
@@ -86,7 +89,7 @@ def fit_table(data: Path, folder: Path, settings: Settings, *, overwrite: bool, 
         "task": table.task.plain(),
         "columns": table.columns.plain(),
         "notes": [*table.notes, *_too_few(table)],
-        "baseline": baseline_of(table.task, table.y),
+        "baseline": baselines_of(table.task, table.y),
         **provenance(settings.plain(), settings.seed),
     }
     run_folder.begin(folder)
@@ -181,6 +184,10 @@ def _fit(
             curves = effects.effects_of(
                 estimator.posterior_, table.x, table.columns, inputs, table.task, settings, progress
             )
+        with progress_bar("pairs", verbose=verbose) as progress:
+            pairs = pair_effects_of(
+                estimator.posterior_, table.x, table.columns, inputs, table.task, settings, progress
+            )
         seconds = time.perf_counter() - start
         metrics, verdict = _test(folder, table, settings, estimator.posterior_, novelty, content["baseline"])
     history = learning_curve(estimator.posterior_)
@@ -199,7 +206,7 @@ def _fit(
     elif not any(entry["kept"] for entry in inputs):
         nothing = shared_importance(inputs)
     write_json(folder / run_folder.RELEVANCE, {"inputs": inputs, "nothing_kept": nothing})
-    write_json(folder / effects.FILE, {"effects": curves})
+    write_json(folder / effects.FILE, {"effects": curves, "interactions": pairs})
     write_json(folder / run_folder.HISTORY, {"epochs": history})
     done = {**content, "state": "finished"}
     write_run_page(folder, done, results, inputs, history)
@@ -224,8 +231,13 @@ def described(posterior: Posterior) -> dict[str, Any]:
 
 def _opening(content: dict[str, Any], table: TrainingTable) -> list[str]:
     task, rows, columns = table.task, table.rows, table.columns
-    classes = f" of {', '.join(task.classes[:6])}{', ...' if len(task.classes) > 6 else ''}" if task.classes else ""
-    is_requested = content["settings"]["task"] != "auto"
+    several = f" of {task.target}" if task.parts else ""
+    classes = (
+        several or f" of {', '.join(task.classes[:6])}{', ...' if len(task.classes) > 6 else ''}"
+        if task.classes
+        else ""
+    )
+    is_requested = content["settings"]["task"] != "auto" or bool(content["settings"]["ordinal"])
     kinds = [column.kind for column in columns.used]
     plural = {
         "number": "numbers",
@@ -255,6 +267,8 @@ def _estimator(table: TrainingTable, settings: Settings, verbose: bool) -> Table
     common: dict[str, Any] = {"draws": settings.draws, "random_state": settings.seed, "verbose": verbose}
     if table.task.is_regression:
         common["likelihood"] = settings.likelihood
+    elif table.task.kind == "ordinal":
+        common["likelihood"] = Ordinal(table.task.classes)
     if settings.stacked:
         common["calibrate"] = settings.calibrate
         return kind(activation=settings.activation, time=settings.time, n_jobs=-1, **common)
@@ -382,10 +396,12 @@ def _test(
     if len(table.y_test) == 0:
         return None, None
     prediction = posterior.predict(table.test.x, settings.draws, seed=settings.seed)
-    scored = Scored(table.task, posterior.calibration)
+    scored = (TargetScores if table.task.parts else Scored)(table.task, posterior.calibration)
     scored.add(prediction, table.y_test, settings.level)
     typical = run_folder.typicality_of(novelty, table.test)
     rows = prediction_columns(prediction, typical, table.test.filled, table.task, settings.level, posterior.calibration)
+    if isinstance(scored, TargetScores):
+        return _test_several(folder, table, settings, scored, rows, baseline, typical, novelty)
     truth = table.y_test if table.task.is_regression else np.array(table.task.classes)[table.y_test.astype(np.int64)]
     rows.insert(0, "observed", truth)
     rows.insert(0, "row", table.test_rows + 1)
@@ -402,3 +418,30 @@ def _test(
     losses = {name: losses_of(table.task, table.y_test, *predicted) for name, predicted in others.items()}
     beside = {CONSTANT: constant_losses(table.task, table.y_test, baseline), **losses}
     return metrics, judge(scored.losses(), beside, table.test_rows + 1)
+
+
+def _test_several(
+    folder: Path,
+    table: TrainingTable,
+    settings: Settings,
+    scored: TargetScores,
+    rows: Any,
+    baseline: dict[str, Any],
+    typical: np.ndarray,
+    novelty: Novelty,
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Do the same for several targets, each beside baselines of its own."""
+    for j, name in enumerate(table.task.targets):
+        rows.insert(len(NUMBER_COLUMNS) * j + j, f"{name}_observed", table.y_test[:, j])
+    rows.insert(0, "row", table.test_rows + 1)
+    with replace_when_written(folder / run_folder.TESTED) as partial:
+        rows.to_csv(partial, index=False)
+    found = [fit_baselines(part, settings.seed) for part in table.each] if settings.baselines else []
+    others = [predicted for predicted, _ in found]
+    metrics = {
+        **scored.metrics(baseline, settings.level, others),
+        "baseline_notes": list(dict.fromkeys(note for _, notes in found for note in notes)),
+        "unlike": float(is_unlike(typical).mean()),
+        "unlike_expected": novelty.expected,
+    }
+    return metrics, scored.verdict(baseline, table.test_rows + 1, others)

@@ -67,13 +67,13 @@ class Columns:
         ends = np.cumsum([0, *(len(column.inputs) for column in self.used)]).tolist()
         return [list(range(start, end)) for start, end in pairwise(ends)]
 
-    def match(self, names: list[str], where: str, target: str | None = None) -> list[str]:
+    def match(self, names: list[str], where: str, *targets: str) -> list[str]:
         """Check that a table has the columns of the model.
 
         Args:
             names: The columns of the table.
             where: The name of its file, for errors.
-            target: The target, which is no input.
+            *targets: The targets, which are no inputs.
 
         Returns:
             Names of columns that the model has never seen.
@@ -91,7 +91,7 @@ class Columns:
             if are_data(names):
                 hint, fix = f", and its first line looks like data ({quoted_names(names, 3)})", FIX
             raise DataError(f"lacks the {columns} {quoted_names(lacking, 20)}{hint}", value=Shown(where), fix=fix)
-        known = {*self.names, *self.left_out, target}
+        known = {*self.names, *self.left_out, *targets}
         return [name for name in names if name not in known]
 
     def encode(self, table: pd.DataFrame, counts: Counts | None = None) -> Encoded:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -56,7 +57,7 @@ def inspect_run(run: FittedRun, seed: int | None = None) -> dict[str, Any]:
         "kl": last.get("kl"),
         "epochs": None if stacked else len(posterior.history),
         "candidates": posterior.candidates if stacked else [],
-        "noise_sd": _noise(posterior, run.settings.seed if seed is None else seed),
+        **_noise(posterior, run.task.targets, run.settings.seed if seed is None else seed),
         "noise_of": "logarithm of the target" if isinstance(posterior.model.likelihood, LogNormal) else "target",
         "inputs": relevance_of_run(run.folder),
         "nothing_kept": nothing_kept(run.folder),
@@ -86,14 +87,19 @@ def columns_in_words(columns: Columns) -> list[dict[str, str]]:
     return used + [entry(name, "left out", why) for name, why in columns.left_out.items()]
 
 
-def _noise(posterior: Posterior, seed: int) -> float | None:
-    """Return the standard deviation of the noise in units of the target or of its logarithm; None for classes."""
+def _noise(posterior: Posterior, targets: Sequence[str], seed: int) -> dict[str, Any]:
+    """Return the deviation of the noise, of the target or its logarithm; None for classes; or that of each target."""
     generator = torch.Generator().manual_seed(seed)
     available = posterior.source.available
     count = NOISE_DRAWS if available is None else min(NOISE_DRAWS, available)
     drawn = posterior.source.draws(count, generator, at_once=1)
-    variances = [draw.noise["variance"].double().mean() for draw in drawn if "variance" in draw.noise]
-    return float(torch.stack(variances).mean().sqrt() * posterior.units.y.scale.mean()) if variances else None
+    variances = [draw.noise["variance"].double() for draw in drawn if "variance" in draw.noise]
+    if not variances:
+        return {"noise_sd": None}
+    deviations = torch.stack(variances).reshape(len(variances), -1).mean(0).sqrt() * posterior.units.y.scale
+    if len(targets) == 1:
+        return {"noise_sd": float(deviations.mean())}
+    return {"noise_sd": None, "noise_sds": dict(zip(targets, deviations.tolist(), strict=True))}
 
 
 def nothing_kept(folder: Path) -> str | None:

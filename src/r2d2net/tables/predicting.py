@@ -105,7 +105,7 @@ def predict_file(
 
 def _checked(run: FittedRun, data: Path, names: list[str], keep: tuple[str, ...]) -> tuple[list[str], list[str]]:
     """Return columns that the model does not know, and those to copy."""
-    extra, kept = run.columns.match(names, str(data), run.task.target), chosen_columns(keep, names, "keep")
+    extra, kept = run.columns.match(names, str(data), *run.task.targets), chosen_columns(keep, names, "keep")
     taken = [name for name in kept if name in names_of(run.task)]
     if taken or len(set(kept)) < len(kept):
         problem = "names a column twice or one that is written anyway"

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
+NUMBER_COLUMNS = ("mean", "sd", "low", "high")
+
+
 def names_of(task: Task) -> list[str]:
     """Return the names of the columns that `prediction_columns` makes.
 
@@ -26,8 +29,10 @@ def names_of(task: Task) -> list[str]:
     ['prediction', 'p(no)', 'p(yes)', 'entropy', 'typicality', 'unlike', 'filled']
     """
     ends = ["typicality", "unlike", "filled"]
+    if task.parts:
+        return [*(f"{name}_{part}" for name in task.targets for part in NUMBER_COLUMNS), *ends]
     if task.is_regression:
-        return ["mean", "sd", "low", "high", *ends]
+        return [*NUMBER_COLUMNS, *ends]
     return ["prediction", *(f"p({level})" for level in task.classes), "entropy", *ends]
 
 
@@ -51,7 +56,7 @@ def prediction_columns(
 
     Returns:
         A row each: mean, standard deviation and interval, or class, probabilities and entropy in nats; then typicality,
-        whether that is 1% or less (``unlike``), and ``filled``.
+        whether that is 1% or less (``unlike``), and ``filled``. Columns of several targets begin with their names.
     """
     import pandas as pd
 
@@ -59,6 +64,8 @@ def prediction_columns(
     if isinstance(prediction, Mixture):
         low, high = interval_of(prediction, level, calibration)
         columns = [part.double().numpy() for part in (prediction.mean, prediction.std, low, high)]
+        if task.parts:
+            columns = [column[:, j] for j in range(len(task.parts)) for column in columns]
     else:
         assert isinstance(prediction, Classification)
         probs = prediction.probs.double().numpy()

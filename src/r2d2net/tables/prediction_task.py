@@ -1,5 +1,6 @@
 """What a target asks for: a number (regression), one of two classes (binary) or of more (multiclass).
 
+Levels in an order (low, medium, high) are ordinal if the user says so, or if Parquet has them as an ordered category.
 Texts and truth values are classes. Of numbers, two different ones are classes, and so are the whole numbers 0, 1, ...
 or 1, 2, ... up to ten of them; all other numbers are regression.
 """
@@ -8,24 +9,24 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from r2d2net.errors import Argument, CheckpointError, DataError, Shown, Text, Value, require
-from r2d2net.tables.cell_parsing import LARGEST, MISSING_WORDS, parse_numbers
+from r2d2net.tables.cell_parsing import LARGEST, MISSING_WORDS, Values, parse_numbers
 from r2d2net.tables.date_formats import detect_date_formats
 from r2d2net.tables.format_rules import DURATIONS_NOTE, NO_RULES, ColumnFormat, FormatRules, choose_number_format
 from r2d2net.tables.number_formats import unit_note
 from r2d2net.tables.phrases import quoted_names
-from r2d2net.tables.raw_columns import READABLE, RawColumn, level_places, merge_truth_values
+from r2d2net.tables.raw_columns import READABLE, RawColumn, RawTable, level_places, merge_truth_values
 
 if TYPE_CHECKING:
     import pandas as pd
 
-TASKS = ("auto", "regression", "binary", "multiclass")
+TASKS = ("auto", "regression", "binary", "multiclass", "ordinal")
 MOST_NUMBERED = 10  # whole numbers that are taken for classes
 MOST_CLASSES = 100
 LEAST, MOST = 1e-15, 1e15  # size of a target whose square, a variance, is a number in float32, too
@@ -36,14 +37,15 @@ CODE = re.compile(r"0\d+$")
 
 @dataclass(frozen=True)
 class Task:
-    """A target and its kind.
+    """A target, or several, and its kind.
 
     Attributes:
-        target: The column's name.
+        target: The column's name, or those of several.
         kind: One of `TASKS`, not "auto".
-        classes: Texts, in the order of the network's outputs.
+        classes: Texts, in the order of the network's outputs; where they are ordinal, from the lowest.
         form: How numbers are written (see `cell_parsing`).
         said: What the user should know of how the target is read.
+        parts: Of several targets the task of each, in the order of the network's outputs.
     """
 
     target: str
@@ -51,6 +53,35 @@ class Task:
     classes: tuple[str, ...] = ()
     form: str = ""
     said: str = ""
+    parts: tuple[Task, ...] = ()
+
+    @classmethod
+    def of_several(cls, parts: Sequence[Task]) -> Task:
+        """Join the tasks of several targets, all of them numbers.
+
+        Args:
+            parts: The task of each target.
+
+        Raises:
+            DataError: A target is no number.
+        """
+        if all(part.is_regression for part in parts):
+            said = "; ".join(f"{part.target}: {part.said}" for part in parts if part.said)
+            return cls(", ".join(part.target for part in parts), "regression", said=said, parts=tuple(parts))
+        kinds = ", ".join(f"{part.target} is {part.kind}" for part in parts)
+        fix = ("fit each by itself, or give ", REGRESSION, " if all are numbers")
+        names = Shown(",".join(part.target for part in parts))
+        raise DataError(f"are several and not all numbers ({kinds})", argument="target", value=names, fix=fix)
+
+    @property
+    def each(self) -> tuple[Task, ...]:
+        """The task of each target; of one target the task itself."""
+        return self.parts or (self,)
+
+    @property
+    def targets(self) -> tuple[str, ...]:
+        """The names of the targets."""
+        return tuple(part.target for part in self.each)
 
     @property
     def is_regression(self) -> bool:
@@ -78,9 +109,23 @@ class Task:
         labels[missing | (cells.empty & (labels < 0))] = np.nan  # NA, unless it is a class
         return labels
 
+    def read_from(self, table: RawTable | pd.DataFrame) -> Values:
+        """Read the targets of a table.
+
+        Args:
+            table: The table, with the columns of the targets.
+
+        Returns:
+            What `read` returns, (rows,), or (rows, targets) of several.
+        """
+        columns = [part.read(table[part.target]) for part in self.each]
+        return np.stack(columns, 1) if self.parts else columns[0]
+
     def plain(self) -> dict[str, Any]:
         """Return the task as plain values for JSON."""
-        return {**asdict(self), "classes": list(self.classes)}
+        plain = {name: value for name, value in asdict(self).items() if name != "parts"}
+        parts = {"parts": [part.plain() for part in self.parts]} if self.parts else {}
+        return {**plain, "classes": list(self.classes), **parts}
 
     @classmethod
     def of(cls, plain: Any) -> Task:
@@ -94,6 +139,7 @@ class Task:
         """
         try:
             task = cls(plain["target"], plain["kind"], tuple(plain["classes"]), plain["form"], plain["said"])
+            task = replace(task, parts=tuple(cls.of(part) for part in plain.get("parts", ())))
         except (KeyError, TypeError) as error:
             problem = f"cannot be read: {type(error).__name__} {error}"
             raise CheckpointError(problem, value=Shown("the task of the run"), fix="fit the table anew") from error
@@ -104,7 +150,11 @@ class Task:
 
 
 def detect_task(
-    column: pd.Series | RawColumn, target: str, requested: str = "auto", rules: FormatRules = NO_RULES
+    column: pd.Series | RawColumn,
+    target: str,
+    requested: str = "auto",
+    rules: FormatRules = NO_RULES,
+    order: Sequence[str] = (),
 ) -> Task:
     """Find the task that a target's filled cells ask for, or take the one that the user requested.
 
@@ -113,6 +163,7 @@ def detect_task(
         target: Its name.
         requested: One of `TASKS`.
         rules: How ambiguous numbers and dates are read.
+        order: Levels from the lowest to the highest, if the user gives them.
 
     Returns:
         The task.
@@ -131,7 +182,7 @@ def detect_task(
         raise DataError("is empty", argument="target", value=target, fix="choose a column with values")
     readable = values[~np.isnan(values)]
     is_number = 0 < len(readable) >= READABLE * int((~cells.empty).sum())
-    if requested in ("auto", "regression") and not is_number:
+    if requested in ("auto", "regression") and not order and not is_number:
         _require_no_giants(target, cells)
         _require_no_dates(target, cells, texts)
     levels = texts
@@ -140,8 +191,15 @@ def detect_task(
         levels[cells.empty] = None
         if len(np.unique(readable)) <= MOST_CLASSES:
             levels = _same_numbers(levels, detected.format)
-    kind = requested
-    if requested == "auto":
+    kind = "ordinal" if order else requested
+    if kind == "auto" and len(cells.ordered_levels) > 2:
+        kind, order = "ordinal", [level for level in cells.ordered_levels if level in set(texts)]
+    elif kind == "ordinal" and not order and not is_number:
+        order = [level for level in cells.ordered_levels if level in set(texts)]
+        if not order:
+            fix: Text = ("list its levels by ", Argument("ordinal", Shown("low,medium,high")), ", from the lowest")
+            raise DataError("is of texts, whose order is not known", argument="target", value=target, fix=fix)
+    if kind == "auto":
         distinct = len({level for level in (levels[~np.isnan(values)] if is_number else texts) if level is not None})
         classes = distinct == 2 or not is_number or _numbered(readable)
         kind = ("binary" if distinct == 2 else "multiclass") if classes else "regression"
@@ -149,6 +207,8 @@ def detect_task(
         task = _regression(target, cells, readable, filled, is_number)
         return replace(task, form=detected.format, said=detected.note)
     task = _classification(target, kind, levels, requested, is_number, unit_note(cells))
+    if order:
+        task = replace(task, classes=_in_order(target, task.classes, order, detected.format if is_number else ""))
     words = [level for level in task.classes if level.lower() in MISSING_WORDS]
     notes = [
         f"{quoted_names(group)} are classes of their own: write them alike if they are one"
@@ -158,7 +218,7 @@ def detect_task(
         notes.insert(
             0, f"{quoted_names(words)} is taken as a class: leave its cells empty if it means that there is none"
         )
-    if requested == "auto":
+    if requested == "auto" and kind != "ordinal":
         notes.append(unit_note(cells))
     return replace(task, form=detected.format if is_number else "", said="; ".join(filter(None, notes)))
 
@@ -199,6 +259,22 @@ def _keys(texts: Iterable[str], number_format: str) -> list[Any]:
         int(text) if re.fullmatch(WHOLE, text) else text if not np.isfinite(value) or CODE.match(text) else float(value)
         for text, value in zip(cells, values, strict=True)
     ]
+
+
+def _in_order(target: str, classes: Sequence[str], order: Sequence[str], number_format: str) -> tuple[str, ...]:
+    """Bring the classes of a target into an order, in which numbers may be written otherwise."""
+    by_key = dict(zip(_keys(classes, number_format), classes, strict=True))
+    keys = _keys(order, number_format)
+    listed = Argument("ordinal", Shown(",".join(order)))
+    unknown = [level for key, level in by_key.items() if key not in keys]
+    if unknown:
+        problem = ("has ", Value(unknown[0]), ", which ", listed, " does not list")
+        raise DataError(problem, argument="target", value=target, fix="add it, or empty its cells")
+    absent = [level for key, level in zip(keys, order, strict=True) if key not in by_key]
+    if absent or len(set(keys)) < len(keys):
+        wrong = f"lists {absent[0]!r}, which no row of {target} has" if absent else "lists a level twice"
+        raise DataError(wrong, argument="ordinal", value=Shown(",".join(order)), fix="leave it out")
+    return tuple(by_key[key] for key in keys)
 
 
 def _near(classes: tuple[str, ...]) -> list[list[str]]:

@@ -85,6 +85,11 @@ class RawColumn:
     def empty(self) -> NDArray[np.bool_]:
         return self._part(self._whole.empty)
 
+    @property
+    def ordered_levels(self) -> tuple[str, ...]:
+        """The levels of an ordered category, as Parquet has them, from the lowest; none of other columns."""
+        return self._whole.ordered_levels
+
     def first_code(self) -> str | None:
         """Return the first cell such as 00123, by which a column of texts holds codes; None if there is none."""
         coded = self._part(self._whole.leading_zeros) if self.is_text else np.zeros(0, dtype=bool)
@@ -146,6 +151,15 @@ class _WholeColumn:
     @cached_property
     def codes(self) -> np.ndarray:
         return code_texts(self.texts)
+
+    @cached_property
+    def ordered_levels(self) -> tuple[str, ...]:
+        import pandas as pd
+
+        kind = self.column.dtype
+        if not isinstance(kind, pd.CategoricalDtype) or not kind.ordered:
+            return ()
+        return tuple(code_texts(cell_texts(pd.Series(kind.categories))).tolist())
 
     @cached_property
     def missing(self) -> np.ndarray:

@@ -57,7 +57,9 @@ class FittedRun:
         Args:
             draws: Networks drawn from the posterior; by default the run's number.
         """
-        outputs = (self.settings.draws if draws is None else draws) * max(1, len(self.task.classes))
+        outputs = (self.settings.draws if draws is None else draws) * max(
+            len(self.task.targets), len(self.task.classes)
+        )
         return max(10, min(MOST_ROWS, MOST_OUTPUTS // outputs))
 
     def predict(self, x: Values, draws: int | None = None, seed: int | None = None) -> Prediction:

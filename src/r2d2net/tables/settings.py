@@ -30,6 +30,7 @@ LATER = {  # what runs of older versions do not have
     "baselines": True,
     "likelihood": "gaussian",
     "calibrate": False,
+    "ordinal": (),
 }
 ONE_MODEL = ("prior", "algorithm", "hidden", "epochs", "batch_size", "patience", "restarts", "validation")
 
@@ -68,6 +69,7 @@ class Settings:
     baselines: bool = True
     likelihood: str = "auto"
     calibrate: bool = True
+    ordinal: tuple[str, ...] = ()
     stacked: bool = False
 
     @classmethod
@@ -94,6 +96,9 @@ class Settings:
         if "split_column" in parsed and parsed.get("split") != "time":
             fix = ("give ", Argument("split", "time"), ", too")
             raise ParameterError("orders rows in time", argument="split_column", value=parsed["split_column"], fix=fix)
+        if parsed.get("ordinal") and parsed.get("task", AUTO) not in (AUTO, "ordinal"):
+            other_task = ("lists levels, and the target is to be ", Argument("task", parsed["task"]))
+            raise ParameterError(other_task, argument="ordinal", fix="leave one out")
         settings = cls(**parsed)
         if settings.validation + settings.test > 0.9:
             total = settings.validation + settings.test
@@ -241,6 +246,15 @@ def _names(name: str, value: Any) -> tuple[str, ...]:
     return tuple(part.strip() for part in parts if part.strip())
 
 
+def _levels(name: str, value: Any) -> tuple[str, ...]:
+    parts = value.split(",") if isinstance(value, str) else list(value) if isinstance(value, (list, tuple)) else []
+    levels = tuple(str(part).strip() for part in parts)
+    given = [level for level in levels if level]
+    if value not in ((), []) and (len(given) < max(2, len(levels)) or len(set(levels)) < len(levels)):
+        raise _error(name, value, "list two levels or more by commas, from the lowest, such as low,medium,high")
+    return levels
+
+
 def _error(name: str, value: Any, fix: str, fault: str = "is out of range") -> ParameterError:
     return ParameterError(fault, argument=name, value=Shown(" ".join(str(value).split())[:80]), fix=fix)
 
@@ -285,5 +299,6 @@ PARSERS: dict[str, Parse] = {
     "baselines": _truth,
     "likelihood": _choice(AUTO, *NUMBERS),
     "calibrate": _truth,
+    "ordinal": _levels,
     "stacked": _truth,
 }

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from r2d2net.estimators.perceptron import LabelledPerceptron, Perceptron, class_numbers, numbers_of
-from r2d2net.likelihoods import Categorical
+from r2d2net.likelihoods import Categorical, Ordinal
 from r2d2net.tables.prediction_task import Task
 from r2d2net.tables.training_table import TrainingTable
 
@@ -61,5 +61,8 @@ def fit_model(
         return
     classes, codes = class_numbers(y)
     validation = model.validation if held is None else (held[0], numbers_of(held[1], classes))
-    model.fit_checked(x, codes, len(classes), Categorical(), validation, folder, begun=begun)
+    if isinstance(model.likelihood, Ordinal):
+        model.fit_checked(x, codes, 1, model.likelihood, validation, folder, begun=begun)
+    else:
+        model.fit_checked(x, codes, len(classes), Categorical(), validation, folder, begun=begun)
     model.classes_ = np.array(table.task.classes)

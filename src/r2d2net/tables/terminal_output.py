@@ -83,6 +83,11 @@ def show_metrics(metrics: dict[str, Any], target: str, title: str) -> None:
     """
     from r2d2net.report.run_page import LABELS, PERCENT, format_number, score_rows  # predictions need no page
 
+    if "targets" in metrics:
+        shared = {name: metrics[name] for name in ("unlike", "unlike_expected")}
+        for name, own in metrics["targets"].items():
+            show_metrics({**own, **shared}, name, f"{name}: {title}")
+        return
     table = Table(title=Text(title), title_justify="left")
     table.add_column("measure")
     table.add_column("this model", justify="right")
@@ -198,6 +203,10 @@ def show_inspection(content: dict[str, Any]) -> None:
             None
             if content["noise_sd"] is None
             else f"sd {format_number(content['noise_sd'])} (in units of the {content['noise_of']})",
+        ),
+        *(
+            (f"noise of {name}", f"sd {format_number(value)} (units of {name})")
+            for name, value in content.get("noise_sds", {}).items()
         ),
         (
             "weights",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -30,6 +30,7 @@ class TrainingTable:
     """Inputs and targets; the training rows include those that the fit holds out for validation.
 
     Attributes:
+        y: Targets of the training rows, (rows,), or (rows, targets) of several.
         test: Inputs of the test rows.
         test_rows: Their numbers in the file, from 0.
         validation: Share of the training rows to hold out.
@@ -46,6 +47,14 @@ class TrainingTable:
     validation: float | None
     held: np.ndarray | None
     notes: tuple[str, ...]
+
+    @property
+    def each(self) -> list[TrainingTable]:
+        """The table with each of the targets; of one target the table itself."""
+        if not self.task.parts:
+            return [self]
+        columns = enumerate(self.task.parts)
+        return [replace(self, task=part, y=self.y[:, j], y_test=self.y_test[:, j]) for j, part in columns]
 
     @property
     def rows(self) -> dict[str, int]:
@@ -69,21 +78,16 @@ def read_training_table(path: Path, settings: Settings) -> TrainingTable:
         ParameterError: A setting names a column that there is not, or the network is too large.
     """
     table = RawTable(read_table(path))
-    target, names = settings.target, table.names
-    if target not in names:
-        if are_data(names):
-            problem = f"is no column of {path}, whose first line looks like data ({quoted_names(names, 3)})"
-            raise ParameterError(problem, argument="target", value=target, fix=FIX)
-        fix = f"it has {quoted_names(names, 20)}{meant(target, names)}"
-        raise ParameterError(f"is no column of {path}", argument="target", value=target, fix=fix)
+    names = table.names
+    targets = _target_names(settings.target, names, path)
     if len(table) < LEAST_ROWS:
         raise DataError(f"has {counted(len(table), 'row')}", value=path, fix=f"give at least {LEAST_ROWS}")
     skip = chosen_columns(settings.categorical, names, "categorical") + chosen_columns(settings.ignore, names, "ignore")
     rules = detect_format_rules(table, separator_of(path), settings.decimal, settings.dates, skip)
-    column = table[target]
-    task = _task_of(column, settings, rules)
-    y = task.read(column)
-    there = ~np.isnan(y)
+    tasks = [_task_of(table[target], target, settings, rules) for target in targets]
+    task = tasks[0] if len(tasks) == 1 else Task.of_several(tasks)
+    y = task.read_from(table)
+    there = ~np.isnan(y).reshape(len(y), -1).any(1)
     if int(there.sum()) < LEAST_ROWS:
         problem = f"has {counted(int(there.sum()), 'row')} with a target"
         raise DataError(problem, value=path, fix=f"give at least {LEAST_ROWS}")
@@ -91,14 +95,14 @@ def read_training_table(path: Path, settings: Settings) -> TrainingTable:
     if are_data(names):
         notes.append(f"the first line is taken as names, {quoted_names(names, 3)}: if it is data, {FIX}")
     if task.said:
-        notes.append(f"target {target}: {task.said}")
+        notes.append(f"target {task.target}: {task.said}")
     if not there.all():
-        notes.append(f"{counted(int((~there).sum()), 'row')} without a readable {target} left out")
+        notes.append(f"{counted(int((~there).sum()), 'row')} without a readable {task.target} left out")
     rows, y = np.flatnonzero(there), y[there]
     classes = not task.is_regression
     count = round(settings.test * len(y))
     if settings.split == "time":
-        without = [target, *chosen_columns(settings.ignore, names, "ignore")]
+        without = [*targets, *chosen_columns(settings.ignore, names, "ignore")]
         by, times = times_of(table, rules, settings.split_column, without)
         is_test = last_rows(times[rows], count)
         require_classes(task, y, is_test)
@@ -107,16 +111,16 @@ def read_training_table(path: Path, settings: Settings) -> TrainingTable:
         is_test = held_out(y, count, settings.seed, by_class=classes, stay=2)
     columns, encoded, counts = learn_inputs(
         table,
-        target,
+        targets,
         settings.categorical,
         settings.ignore,
         settings.keep,
         rules,
         rows=rows,
         training=rows[~is_test],
-        targets=Targets.of(y[~is_test], task.classes, settings.seed),
+        targets=Targets.of(y[~is_test], task.classes or task.targets, settings.seed),
     )
-    settings.require_size(encoded.x.shape[1], max(1, len(task.classes)))
+    settings.require_size(encoded.x.shape[1], max(len(targets), len(task.classes)))
     x, test = encoded.x[~is_test], encoded.take(is_test)
     notes += [f"column {name} left out: {why}" for name, why in columns.left_out.items() if why != "as told"]
     notes += [f"column {name}: {how}" for name, how in columns.read_as.items()]
@@ -137,14 +141,30 @@ def read_training_table(path: Path, settings: Settings) -> TrainingTable:
     return TrainingTable(task, columns, x, y[~is_test], test, rows[is_test], y[is_test], share, held, tuple(notes))
 
 
-def _task_of(column: RawColumn, settings: Settings, rules: FormatRules) -> Task:
-    """Find the task, and tell of a likelihood of numbers if that is why the target cannot be read."""
+def _task_of(column: RawColumn, target: str, settings: Settings, rules: FormatRules) -> Task:
+    """Find the task of a target, and tell of a likelihood of numbers if that is why it cannot be read."""
     try:
-        return detect_task(column, settings.target, settings.task, rules)
+        return detect_task(column, target, settings.task, rules, settings.ordinal)
     except DataError as error:
         if settings.likelihood == AUTO or settings.task != "regression" or error.argument != "task":
             raise
         raise ParameterError(CLASSES, argument="likelihood", value=settings.likelihood, fix=WITHOUT) from error
+
+
+def _target_names(given: str, names: list[str], path: Path) -> list[str]:
+    """Return the targets that an option names: one, or several by commas; a name with commas is a name first."""
+    targets = [given] if given in names else [part.strip() for part in given.split(",") if part.strip()]
+    unknown = next((target for target in targets if target not in names), None)
+    if unknown is None and len(set(targets)) == len(targets):
+        return targets
+    value = given if unknown is None else unknown
+    if unknown is None:
+        raise ParameterError("names a column twice", argument="target", value=value, fix="name each once")
+    if are_data(names):
+        problem = f"is no column of {path}, whose first line looks like data ({quoted_names(names, 3)})"
+        raise ParameterError(problem, argument="target", value=value, fix=FIX)
+    fix = f"it has {quoted_names(names, 20)}{meant(value, names)}"
+    raise ParameterError(f"is no column of {path}", argument="target", value=value, fix=fix)
 
 
 def held_out(y: Values, count: int, seed: int, *, by_class: bool, stay: int) -> np.ndarray:

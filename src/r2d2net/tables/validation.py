@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -11,7 +12,7 @@ import torch
 from r2d2net.errors import Argument, DataError, ParameterError, Shown
 from r2d2net.estimators.named_settings import prior_of
 from r2d2net.inference import method_named
-from r2d2net.likelihoods import Categorical, Gaussian
+from r2d2net.likelihoods import Categorical, Gaussian, Likelihood, Ordinal
 from r2d2net.model import BayesianModel
 from r2d2net.nets import mlp
 from r2d2net.priors import R2D2
@@ -113,29 +114,30 @@ def require_suitable(settings: Settings, task: Task) -> None:
     if algorithm == "auto":
         return
     usual = () if algorithm in FOR_ONE_LAYER else (2,)
-    reason = _fault(algorithm, "gaussian", usual, task.is_regression)
+    reason = _fault(algorithm, "gaussian", usual, task.kind)
     if reason is not None:
-        if _fault(algorithm, "gaussian", usual, not task.is_regression) is not None:
+        if all(_fault(algorithm, "gaussian", usual, kind) is not None for kind in ("regression", "binary")):
             raise reason  # something is not installed
         problem = f"is not for {task.kind}"
         raise ParameterError(problem, argument="algorithm", value=algorithm, fix="use another, such as svgi")
-    if _fault(algorithm, settings.prior, usual, task.is_regression) is not None:
-        suiting = [name for name in PRIORS if _fault(algorithm, name, usual, task.is_regression) is None]
+    if _fault(algorithm, settings.prior, usual, task.kind) is not None:
+        suiting = [name for name in PRIORS if _fault(algorithm, name, usual, task.kind) is None]
         unsuitable = ("does not suit ", Argument("prior", settings.prior))
         fix = ("use ", Argument("prior", Shown(" or ".join(suiting))))
         raise ParameterError(unsuitable, argument="algorithm", value=algorithm, fix=fix)
-    if _fault(algorithm, "gaussian", hidden, task.is_regression) is not None:
+    if _fault(algorithm, "gaussian", hidden, task.kind) is not None:
         unsuitable = ("does not suit ", Argument("hidden", Shown(",".join(map(str, settings.hidden or (0,))))))
         fix = ("use a hidden layer, such as ", Argument("hidden", 50)) if usual else ("use ", Argument("hidden", 0))
         raise ParameterError(unsuitable, argument="algorithm", value=algorithm, fix=fix)
 
 
-def _fault(algorithm: str, prior: str, hidden: tuple[int, ...], regression: bool) -> ParameterError | None:
+def _fault(algorithm: str, prior: str, hidden: tuple[int, ...], kind: str) -> ParameterError | None:
     """Return why an algorithm cannot be built for a small network of this kind; None if it can."""
     chosen = R2D2.adaptive() if prior == "auto" else prior_of(prior)
     method = method_named(algorithm)
-    net = mlp(2, hidden, 1 if regression else 2, linear=method.needs_linear_path)
-    model = BayesianModel(net, chosen, Gaussian() if regression else Categorical())
+    likelihoods: dict[str, Likelihood[Any]] = {"regression": Gaussian(), "ordinal": Ordinal(3)}
+    net = mlp(2, hidden, 1 if kind in likelihoods else 2, linear=method.needs_linear_path)
+    model = BayesianModel(net, chosen, likelihoods.get(kind, Categorical()))
     try:
         method.build(model, n=1000, steps=1000)
     except ParameterError as error:

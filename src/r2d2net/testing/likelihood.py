@@ -122,7 +122,8 @@ def check_normalisation(case: Case) -> None:
         return
     output = case.output(1)
     if likelihood.has_classes:
-        values, step = torch.arange(case.width if case.width > 1 else 2), 1.0
+        classes = likelihood.predict(output[None], case.noise(), ONE).samples.shape[-1]
+        values, step = torch.arange(classes), 1.0
     elif _takes(likelihood, torch.tensor([-0.5])):
         step = 1e-3
         values = torch.arange(-60.0, 60.0, step, dtype=torch.float64)
