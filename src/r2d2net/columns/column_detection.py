@@ -16,16 +16,16 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from r2d2net.columns.cell_parsing import Values
+from r2d2net.columns.column_encoders import CategoryEncoder, Counts, Encoded, NumberEncoder
+from r2d2net.columns.date_inputs import DateEncoder, date_parts, part_inputs
+from r2d2net.columns.format_rules import NO_RULES, ColumnFormat, FormatRules, detect_column_format
+from r2d2net.columns.input_columns import ColumnEncoder, Columns, chosen_columns
+from r2d2net.columns.number_formats import unit_note
+from r2d2net.columns.phrases import listed
+from r2d2net.columns.raw_columns import RawColumn, RawTable, merge_truth_values
+from r2d2net.columns.target_statistics import learn_statistics
 from r2d2net.errors import Argument, DataError, Value
-from r2d2net.tables.cell_parsing import Values
-from r2d2net.tables.column_encoders import CategoryEncoder, Counts, Encoded, NumberEncoder
-from r2d2net.tables.date_inputs import DateEncoder, date_parts, part_inputs
-from r2d2net.tables.format_rules import NO_RULES, ColumnFormat, FormatRules, detect_column_format
-from r2d2net.tables.input_columns import ColumnEncoder, Columns, chosen_columns
-from r2d2net.tables.number_formats import unit_note
-from r2d2net.tables.phrases import listed
-from r2d2net.tables.raw_columns import RawColumn, RawTable, merge_truth_values
-from r2d2net.tables.target_statistics import learn_statistics
 
 if TYPE_CHECKING:
     import pandas as pd
