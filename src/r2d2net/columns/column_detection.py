@@ -86,7 +86,7 @@ class LearntInputs(NamedTuple):
 
 def learn_inputs(
     table: pd.DataFrame | RawTable,
-    target: str,
+    target: str | None,
     categorical: Sequence[str] = (),
     ignore: Sequence[str] = (),
     keep: Sequence[str] = (),
@@ -100,7 +100,7 @@ def learn_inputs(
 
     Args:
         table: The table.
-        target: The column that is no input.
+        target: The column that is no input; None where all are.
         categorical: Columns that are categories even if written in numbers, as `chosen_columns` takes them.
         ignore: Columns to leave out.
         keep: Columns to use even if they look like row numbers or identifiers.
@@ -153,13 +153,15 @@ def learn_inputs(
             read_as[name] = note
     if not used:
         reasons = ", ".join(f"{name!r} ({why})" for name, why in list(left_out.items())[:5]) or "there is no other"
+        if target is None:
+            raise DataError(f"no column can be used: {reasons}", fix="add other columns")
         raise DataError(
             ("no column besides ", Value(target), f" can be used: {reasons}"),
             fix=("add other columns, or see ", Argument("ignore"), " and ", Argument("keep")),
         )
     if inputs > MOST_INPUTS:
         problem = f"the columns make {inputs} inputs, more than {MOST_INPUTS}"
-        raise DataError(problem, fix=("leave some out by ", Argument("ignore")))
+        raise DataError(problem, fix="drop some" if target is None else ("leave some out by ", Argument("ignore")))
     return LearntInputs(Columns(tuple(used), left_out, read_as), Encoded.beside(parts), counts)
 
 

@@ -8,8 +8,8 @@ from typing import Any, Self
 import numpy as np
 from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import validate_data
 
+from r2d2net.columns.column_detection import Targets
 from r2d2net.errors import DataError, Shown, Value, require
 from r2d2net.estimators.base import BayesianPerceptron, about_validation, joined
 from r2d2net.estimators.perceptron import LabelledPerceptron, class_numbers, numbers_of
@@ -28,6 +28,8 @@ class R2D2Classifier(ClassifierMixin, LabelledPerceptron, BayesianPerceptron):
         posterior_: The fitted `r2d2net.Posterior`, whose predictions also have entropy and mutual information.
         n_features_in_: Number of inputs.
         feature_names_in_: Names of the inputs, where X had names.
+        columns_: How the columns of X were read, where it was a DataFrame of more than numbers: those that are inputs
+            (``used``), and why others are not (``left_out``).
 
     Example:
         >>> x = np.random.default_rng(0).normal(size=(200, 3))
@@ -43,7 +45,8 @@ class R2D2Classifier(ClassifierMixin, LabelledPerceptron, BayesianPerceptron):
         """Fit the network to a table of rows and their labels.
 
         Args:
-            X: Table (rows, inputs) of numbers: an array or a pandas DataFrame.
+            X: Table (rows, inputs): an array of numbers, or a pandas DataFrame, whose columns may also be texts,
+                categories, truth values and dates, and have gaps.
             y: Labels (rows,): numbers, texts, or True and False.
 
         Returns:
@@ -53,26 +56,29 @@ class R2D2Classifier(ClassifierMixin, LabelledPerceptron, BayesianPerceptron):
             DataError: If the data cannot be used, for example labels of one class only.
             ParameterError: If a parameter of the estimator lies outside its range.
         """
-        X, y = validate_data(self, X, y, dtype=np.float64, ensure_min_samples=2)
+        table = X
+        X, y = self._rows_to_fit(X, y)
         y = _of_one_kind(y)
         check_classification_targets(y)
         fix = "it is for numbers: leave it out, or use R2D2Regressor"
         require(isinstance(self.likelihood, str) and self.likelihood == "auto", "likelihood", self.likelihood, fix)
         classes, codes = class_numbers(y)
-        validation = self._validation()
+        names = [str(label) for label in classes.tolist()]
+        inputs, X = self._learn_inputs(X, table, lambda seed: Targets.of(codes.astype(np.float64), names, seed))
+        validation = self._validation(inputs)
         if isinstance(validation, tuple):
             with about_validation():
                 labels = _of_one_kind(validation[1])
             validation = validation[0], numbers_of(labels, classes)
         self.fit_checked(X, codes, len(classes), Categorical(), validation, self._folder)
         self.classes_ = classes
-        return self
+        return self._with_inputs(inputs)
 
     def predict(self, X: Any) -> np.ndarray:
         """Predict the most probable class of each row.
 
         Args:
-            X: Table (rows, inputs) of numbers: an array or a pandas DataFrame.
+            X: Table (rows, inputs), as in `fit`.
 
         Returns:
             The labels, (rows,).
@@ -85,7 +91,7 @@ class R2D2Classifier(ClassifierMixin, LabelledPerceptron, BayesianPerceptron):
         """Predict class probabilities.
 
         Args:
-            X: Table (rows, inputs) of numbers: an array or a pandas DataFrame.
+            X: Table (rows, inputs), as in `fit`.
             return_std: Return the standard deviations of the probabilities under the posterior as well.
 
         Returns:
@@ -103,7 +109,7 @@ class R2D2Classifier(ClassifierMixin, LabelledPerceptron, BayesianPerceptron):
         """Predict the logarithms of the class probabilities.
 
         Args:
-            X: Table (rows, inputs) of numbers: an array or a pandas DataFrame.
+            X: Table (rows, inputs), as in `fit`.
 
         Returns:
             The logarithms (rows, classes), all finite: a probability that float64 rounds to 0 counts as 2e-308.

@@ -18,6 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from r2d2net.columns.input_columns import Columns
 from r2d2net.errors import (
     Argument,
     CheckpointError,
@@ -32,6 +33,7 @@ from r2d2net.estimators import storage
 from r2d2net.estimators.float64_units import in_users_units, move_inputs, move_targets
 from r2d2net.estimators.named_settings import is_auto, prior_of, require_suitable, seed_of
 from r2d2net.estimators.number_likelihood import number_likelihood
+from r2d2net.estimators.table_inputs import TableInputs
 from r2d2net.inference import method_named
 from r2d2net.likelihoods import Likelihood
 from r2d2net.model import BayesianModel
@@ -43,6 +45,7 @@ from r2d2net.run.global_generator import lent_generator
 from r2d2net.run.health import found_nothing
 from r2d2net.run.stacking import fit_stacked
 from r2d2net.shrinkage import Relevance, input_relevance
+from r2d2net.shrinkage.relevance import NamedRelevance
 from r2d2net.specification import require_classes
 
 RELEVANCE_ROWS, RELEVANCE_DRAWS, SHUFFLES = 500, 50, 2
@@ -93,6 +96,7 @@ class Perceptron:
     posterior_: Posterior[Any]
     n_features_in_: int
     feature_names_in_: np.ndarray
+    _inputs: TableInputs | None = None  # how the columns of a table become inputs; None of an array
     _relevance: Relevance | None
     _rows: np.ndarray | None  # training rows from which the relevance is computed
 
@@ -223,7 +227,22 @@ class Perceptron:
         self.posterior_ = in_users_units(posterior, inputs, targets)
         self._network, self._seed, self.n_features_in_ = network, seed, X.shape[1]
         self._relevance, self._rows = None, X[order[:RELEVANCE_ROWS].numpy()]
+        self._inputs = None
         return self
+
+    def _with_inputs(self, inputs: TableInputs | None) -> Self:
+        """Remember how the columns of the fitted table became inputs."""
+        self._inputs = inputs
+        if inputs is not None:
+            self.n_features_in_ = len(inputs.names)
+        return self
+
+    @property
+    def columns_(self) -> Columns:
+        """How the columns of a table of more than numbers were read; an AttributeError where X was numbers."""
+        if self._inputs is None or self._inputs.columns is None:
+            raise AttributeError("the estimator was fitted to numbers, which are taken as they are")
+        return self._inputs.columns
 
     @property
     def searches(self) -> bool:
@@ -290,6 +309,8 @@ class Perceptron:
     def relevance_(self) -> Relevance:
         """Relevance of each input to the network: posterior mean, 90% interval, whether it is kept.
 
+        The inputs are the columns of X: the levels of a category are one, and a column that was left out has none.
+
         It is computed at the first access, on up to 500 of the training rows (see
         `r2d2net.shrinkage.input_relevance`), which the estimator keeps until then; `save` writes the relevance, and
         no rows.
@@ -302,11 +323,22 @@ class Perceptron:
                 raise NotFittedError("the estimator was saved without its relevance: fit it again")
             rows = torch.tensor(self._rows)  # a copy: joblib may have mapped them from a file, not to be written
             draws = min(RELEVANCE_DRAWS, self.draws)
-            relevance = input_relevance(self.posterior_, rows, draws=draws, shuffles=SHUFFLES, seed=self._seed)
+            placed = None if self._inputs is None else self._inputs.groups()
+            relevance = input_relevance(
+                self.posterior_,
+                rows,
+                groups=None if placed is None else placed[1],
+                draws=draws,
+                shuffles=SHUFFLES,
+                seed=self._seed,
+            )
             relevance = Relevance(*(part.cpu() for part in relevance))
+            if placed is not None:
+                relevance = relevance.among(self.n_features_in_, placed[0])
             self._relevance = relevance.without_kept() if found_nothing(self.posterior_.health) else relevance
             self._rows = None
-        return self._relevance
+        names = None if self._inputs is None else self._inputs.names
+        return self._relevance if names is None else NamedRelevance.of(self._relevance, names)
 
     @property
     def feature_importances_(self) -> np.ndarray:
@@ -353,6 +385,7 @@ class Perceptron:
             "network": self._network,
             "n_features_in": self.n_features_in_,
             "feature_names_in": None if names is None else names.tolist(),
+            "inputs": None if self._inputs is None else self._inputs.plain(),
             "relevance": {name: part.tolist() for name, part in measures.items()},
             **self._own_state(),
         }
@@ -383,6 +416,8 @@ class Perceptron:
             estimator.n_features_in_ = content["n_features_in"]
             if content["feature_names_in"] is not None:
                 estimator.feature_names_in_ = np.array(content["feature_names_in"], dtype=object)
+            inputs = content.get("inputs")  # earlier versions had none
+            estimator._inputs = None if inputs is None else TableInputs.of(inputs)
             measures = {name: torch.tensor(values) for name, values in content["relevance"].items()}
             estimator._relevance, estimator._rows = Relevance.restored(measures) if measures else None, None
             estimator._restore_own(content)

@@ -7,8 +7,8 @@ from typing import Any, Self
 
 import numpy as np
 from sklearn.base import RegressorMixin
-from sklearn.utils.validation import validate_data
 
+from r2d2net.columns.column_detection import Targets
 from r2d2net.errors import DataError, Value
 from r2d2net.estimators.base import BayesianPerceptron, about_validation, joined
 from r2d2net.interval_calibration import interval_of
@@ -58,6 +58,8 @@ class R2D2Regressor(RegressorMixin, BayesianPerceptron):
         posterior_: The fitted `r2d2net.Posterior`.
         n_features_in_: Number of inputs.
         feature_names_in_: Names of the inputs, where X had names.
+        columns_: How the columns of X were read, where it was a DataFrame of more than numbers: those that are inputs
+            (``used``), and why others are not (``left_out``).
 
     Example:
         >>> x = np.random.default_rng(0).normal(size=(200, 3))
@@ -73,7 +75,8 @@ class R2D2Regressor(RegressorMixin, BayesianPerceptron):
         """Fit the network to a table of rows and their targets.
 
         Args:
-            X: Table (rows, inputs) of numbers: an array or a pandas DataFrame.
+            X: Table (rows, inputs): an array of numbers, or a pandas DataFrame, whose columns may also be texts,
+                categories, truth values and dates, and have gaps.
             y: Targets (rows,) or (rows, outputs).
 
         Returns:
@@ -83,18 +86,21 @@ class R2D2Regressor(RegressorMixin, BayesianPerceptron):
             DataError: If the data cannot be used.
             ParameterError: If a parameter of the estimator lies outside its range.
         """
-        X, y = validate_data(self, X, y, dtype=np.float64, multi_output=True, y_numeric=True, ensure_min_samples=2)
+        table = X
+        X, y = self._rows_to_fit(X, y, multi_output=True, y_numeric=True)
         y = y.astype(np.float64)
-        validation = self._validation(multi_output=True, y_numeric=True)
+        inputs, X = self._learn_inputs(X, table, lambda seed: _averaged(y, seed))
+        validation = self._validation(inputs, multi_output=True, y_numeric=True)
         if isinstance(validation, tuple):
             validation = validation[0], _targets_like(y, validation[1])
-        return self.fit_numbers(X, y, validation, self._folder)
+        self.fit_numbers(X, y, validation, self._folder)
+        return self._with_inputs(inputs)
 
     def predict(self, X: Any, return_std: bool = False) -> np.ndarray | tuple[np.ndarray, np.ndarray]:
         """Predict the mean of each row's target.
 
         Args:
-            X: Table (rows, inputs) of numbers: an array or a pandas DataFrame.
+            X: Table (rows, inputs), as in `fit`.
             return_std: Return the standard deviation of a new observation as well.
 
         Returns:
@@ -114,7 +120,7 @@ class R2D2Regressor(RegressorMixin, BayesianPerceptron):
         held on rows left out.
 
         Args:
-            X: Table (rows, inputs) of numbers: an array or a pandas DataFrame.
+            X: Table (rows, inputs), as in `fit`.
             level: The probability, strictly between 0 and 1.
 
         Returns:
@@ -136,6 +142,13 @@ class R2D2Regressor(RegressorMixin, BayesianPerceptron):
         tags.target_tags.single_output = True
         tags.target_tags.multi_output = True
         return tags
+
+
+def _averaged(y: np.ndarray, seed: int) -> Targets:
+    """Return targets as averages by level take them; several have numbers as names."""
+    outputs = y.reshape(len(y), -1)
+    several = outputs.shape[1] > 1
+    return Targets(outputs, [f"output {i}" for i in range(outputs.shape[1])] if several else [], seed)
 
 
 def _targets_like(y: np.ndarray, held: np.ndarray) -> np.ndarray:
