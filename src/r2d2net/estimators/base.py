@@ -19,6 +19,7 @@ from torch import Tensor
 from r2d2net.columns.column_detection import Targets
 from r2d2net.errors import DataError, ParameterError, Value, require
 from r2d2net.estimators.double_draws import in_double
+from r2d2net.estimators.named_settings import is_auto
 from r2d2net.estimators.perceptron import Perceptron, in_parameters
 from r2d2net.estimators.table_inputs import (
     TableInputs,
@@ -28,6 +29,7 @@ from r2d2net.estimators.table_inputs import (
     plain_table,
     require_distinct_names,
 )
+from r2d2net.inference import SVGI, method_named
 from r2d2net.prediction import Prediction
 
 BLOCK = 10_000  # rows predicted at a time: the draws of all rows at once would not fit
@@ -97,6 +99,20 @@ class BayesianPerceptron(Perceptron, BaseEstimator):
         finally:
             del self._folder
 
+    def _require_one_svgi(self) -> None:
+        """Refuse parameters with which `partial_fit` cannot carry on."""
+        chosen = "svgi" if self.algorithm is None else self.algorithm
+        fits = {
+            "algorithm": not is_auto(chosen) and type(method_named(chosen)) is SVGI,
+            "prior": not is_auto(self.prior),
+            "restarts": self.restarts == 1,
+            **{name: getattr(self, name) is None for name in ("validation", "patience", "time")},
+        }
+        for name, fit in fits.items():
+            if not fit:
+                problem = "is not for partial_fit, which carries on with one model by 'svgi' without validation rows"
+                raise ParameterError(problem, argument=name, value=getattr(self, name), fix="leave it out")
+
     def _rows_to_fit(self, X: Any, y: Any, **how: Any) -> tuple[Any, np.ndarray]:
         """Check training rows; a table that is to be encoded is returned as it is."""
         if not needs_encoding(X):
@@ -142,6 +158,13 @@ class BayesianPerceptron(Perceptron, BaseEstimator):
         if is_table(X):
             validate_data(self, X, reset=False, skip_check_array=True)
         return np.asarray(inputs.encode(X))
+
+    def _more_rows(self, X: Any, y: Any, **how: Any) -> tuple[np.ndarray, np.ndarray]:
+        """Check rows with which a fit is carried on."""
+        if self._inputs is None:
+            checked: tuple[np.ndarray, np.ndarray] = validate_data(self, X, y, reset=False, dtype=np.float64, **how)
+            return checked
+        return self._rows_to_predict(self._inputs, X), self._targets_of(X, y, 1, **how)
 
     def encode(self, X: Any) -> np.ndarray:
         """Encode rows as inputs of the network, such as ``posterior_.predict`` takes them.

@@ -10,7 +10,7 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
 
 from r2d2net.columns.column_detection import Targets
-from r2d2net.errors import DataError, Shown, Value, require
+from r2d2net.errors import DataError, ParameterError, Shown, Value, require
 from r2d2net.estimators.base import BayesianPerceptron, about_validation, joined
 from r2d2net.estimators.perceptron import LabelledPerceptron, class_numbers, numbers_of
 from r2d2net.likelihoods import Categorical
@@ -56,13 +56,52 @@ class R2D2Classifier(ClassifierMixin, LabelledPerceptron, BayesianPerceptron):
             DataError: If the data cannot be used, for example labels of one class only.
             ParameterError: If a parameter of the estimator lies outside its range.
         """
+        return self._fit(X, y)
+
+    def partial_fit(self, X: Any, y: Any, classes: Any = None) -> Self:
+        """Fit to more rows, which come after those of earlier calls; those are not needed again.
+
+        See `R2D2Regressor.partial_fit`.
+
+        Args:
+            X: Table (rows, inputs), as in `fit`.
+            y: Labels (rows,), each one of the classes.
+            classes: All labels there will be, for the first call; later calls need none.
+
+        Returns:
+            The fitted estimator itself.
+
+        Raises:
+            DataError: If the data cannot be used, or a label is not among the classes.
+            ParameterError: If ``classes`` are lacking or others than before, or a parameter asks for something else
+                than one model by SVGI without validation rows.
+        """
+        self._require_one_svgi()
+        first = not hasattr(self, "posterior_")
+        if first and classes is None:
+            raise ParameterError("are lacking", argument="classes", fix="give all labels at the first partial_fit")
+        asked = None if classes is None else np.unique(_of_one_kind(np.asarray(classes)))
+        if first:
+            return self._fit(X, y, asked)
+        if asked is not None and not np.array_equal(asked, self.classes_):
+            problem = ("are not those of the first call, ", Value(self.classes_.tolist()))
+            raise ParameterError(problem, argument="classes", fix="leave them out")
+        X, y = self._more_rows(X, y)
+        return self.carry_on(X, numbers_of(_of_one_kind(y), self.classes_, "y"))
+
+    def _fit(self, X: Any, y: Any, asked: np.ndarray | None = None) -> Self:
+        """Fit to the classes of the labels, or one model to those that are asked for."""
         table = X
         X, y = self._rows_to_fit(X, y)
         y = _of_one_kind(y)
         check_classification_targets(y)
         fix = "it is for numbers: leave it out, or use R2D2Regressor"
         require(isinstance(self.likelihood, str) and self.likelihood == "auto", "likelihood", self.likelihood, fix)
-        classes, codes = class_numbers(y)
+        if asked is None:
+            classes, codes = class_numbers(y)
+        else:
+            classes = class_numbers(asked)[0]
+            codes = numbers_of(y, classes, "y")
         names = [str(label) for label in classes.tolist()]
         inputs, X = self._learn_inputs(X, table, lambda seed: Targets.of(codes.astype(np.float64), names, seed))
         validation = self._validation(inputs)
@@ -70,7 +109,8 @@ class R2D2Classifier(ClassifierMixin, LabelledPerceptron, BayesianPerceptron):
             with about_validation():
                 labels = _of_one_kind(validation[1])
             validation = validation[0], numbers_of(labels, classes)
-        self.fit_checked(X, codes, len(classes), Categorical(), validation, self._folder)
+        alone = asked is not None
+        self.fit_checked(X, codes, len(classes), Categorical(), validation, self._folder, alone=alone)
         self.classes_ = classes
         return self._with_inputs(inputs)
 

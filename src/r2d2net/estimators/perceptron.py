@@ -39,6 +39,8 @@ from r2d2net.likelihoods import Likelihood
 from r2d2net.model import BayesianModel
 from r2d2net.nets import mlp
 from r2d2net.posterior import Posterior, load
+from r2d2net.run.batches import mix
+from r2d2net.run.carrying_on import carry_on
 from r2d2net.run.choice import epochs_for
 from r2d2net.run.fit import fit
 from r2d2net.run.global_generator import lent_generator
@@ -139,7 +141,9 @@ class Perceptron:
         self.likelihood = likelihood
         self.calibrate = calibrate
 
-    def fit_numbers(self, X: np.ndarray, y: np.ndarray, validation: Any, folder: Path | None = None) -> Self:
+    def fit_numbers(
+        self, X: np.ndarray, y: np.ndarray, validation: Any, folder: Path | None = None, *, alone: bool = False
+    ) -> Self:
         """Fit to numbers by the likelihood that the parameter ``likelihood`` stands for.
 
         Where several models are combined, ``posterior_.settings["likelihood"]`` says which that is and why.
@@ -149,6 +153,7 @@ class Perceptron:
             y: Targets, (rows,) or (rows, outputs), of dtype float64.
             validation: Share of the rows to hold out, or rows (X, y) as those to fit; None for none.
             folder: Folder of checkpoints, from which an interrupted fit goes on; None for none.
+            alone: Whether one model is fitted even where none is asked for.
 
         Returns:
             The fitted estimator itself.
@@ -163,14 +168,14 @@ class Perceptron:
                 self.likelihood,
                 move_inputs(X).of(X),
                 y,
-                compares=self.searches and len(X) >= FEWEST_STACKED,
+                compares=self.searches and not alone and len(X) >= FEWEST_STACKED,
                 seed=seed,
                 device=self.device,
                 jobs=joblib.effective_n_jobs(self.n_jobs),
             )
             likelihood = choice.likelihood
             outputs = likelihood.outputs(likelihood.target(torch.from_numpy(y))) or 1
-        self.fit_checked(X, y, outputs, likelihood, validation, folder, seed=seed)
+        self.fit_checked(X, y, outputs, likelihood, validation, folder, seed=seed, alone=alone)
         if "stack" in self.posterior_.settings:  # those of one model are compared when its run is resumed
             self.posterior_.settings = {**self.posterior_.settings, "likelihood": choice.record}
         return self
@@ -185,6 +190,7 @@ class Perceptron:
         folder: Path | None = None,
         *,
         seed: int | None = None,
+        alone: bool = False,
     ) -> Self:
         """Fit to checked arrays; where that fails the estimator is left unchanged.
 
@@ -196,6 +202,7 @@ class Perceptron:
             validation: Share of the rows to hold out, or rows (X, y) as those to fit; None for none.
             folder: Folder of checkpoints, from which an interrupted fit goes on; None for none.
             seed: Seed of everything random; None for that of ``random_state``.
+            alone: Whether one model is fitted even where none is asked for.
 
         Returns:
             The fitted estimator itself.
@@ -216,11 +223,11 @@ class Perceptron:
             return inputs.of(x), torch.from_numpy(y) if targets is None else targets.of(y)
 
         with in_parameters():
-            if self.searches and len(X) >= FEWEST_STACKED:
+            if self.searches and not alone and len(X) >= FEWEST_STACKED:
                 posterior = self._fit_several(moved(X, y), outputs, likelihood, seed, folder)
                 network = posterior.settings["stack"]["network"]
             else:
-                network, arguments = self._one_model(len(X), X.shape[1], outputs, likelihood, seed)
+                network, arguments = self._one_model(len(X), X.shape[1], outputs, likelihood, seed, alone=alone)
                 held = moved(*validation) if isinstance(validation, tuple) else validation
                 posterior = fit(data=moved(X, y), validation=held, resume=folder, **arguments)
         order = torch.randperm(len(X), generator=torch.Generator().manual_seed(seed))
@@ -243,6 +250,36 @@ class Perceptron:
         if self._inputs is None or self._inputs.columns is None:
             raise AttributeError("the estimator was fitted to numbers, which are taken as they are")
         return self._inputs.columns
+
+    def carry_on(self, X: np.ndarray, y: np.ndarray) -> Self:
+        """Fit to new rows beside those of the fits before; where that fails the estimator is left unchanged.
+
+        Args:
+            X: Rows as `fit_checked` takes them.
+            y: Targets or class numbers, as `fit_checked` takes them.
+
+        Returns:
+            The fitted estimator itself.
+
+        Raises:
+            DataError: If the data cannot be used.
+            ParameterError: If the estimator was fitted by another algorithm than SVGI, or as several models.
+        """
+        seen = self.posterior_.settings["n"]
+        seed = mix(self._seed, seen)
+        with in_parameters():
+            posterior = carry_on(
+                self.posterior_,
+                (X, torch.from_numpy(y)),
+                epochs=self.epochs,
+                batch_size=self.batch_size,
+                seed=seed,
+                verbose=bool(self.verbose),
+            )
+        self.posterior_ = posterior
+        rows = X if self._rows is None else np.concatenate([self._rows, X])
+        self._relevance, self._rows = None, rows[np.random.default_rng(seed).permutation(len(rows))[:RELEVANCE_ROWS]]
+        return self
 
     @property
     def searches(self) -> bool:
@@ -270,10 +307,10 @@ class Perceptron:
         )
 
     def _one_model(
-        self, rows: int, inputs: int, outputs: int, likelihood: Likelihood[Any], seed: int
+        self, rows: int, inputs: int, outputs: int, likelihood: Likelihood[Any], seed: int, *, alone: bool = False
     ) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return the arguments of `mlp`, and those of `fit` but for the data, of a single model."""
-        few = self.searches  # and yet here: a linear model, by the exact sampler
+        few = self.searches and not alone  # and yet here: a linear model, by the exact sampler
         bounds = self.time is None or few
         require(bounds, "time", self.time, "it bounds the search among several models, and one is asked for")
         usual = "auto" if few else "svgi"
@@ -483,12 +520,13 @@ def class_numbers(y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return classes, codes.astype(np.int64)
 
 
-def numbers_of(labels: np.ndarray, classes: np.ndarray) -> np.ndarray:
-    """Convert the labels of validation rows to class numbers.
+def numbers_of(labels: np.ndarray, classes: np.ndarray, argument: str = "validation") -> np.ndarray:
+    """Convert the labels of rows to numbers of classes that are known.
 
     Args:
         labels: Labels, (rows,).
-        classes: The classes of the training rows in ascending order.
+        classes: The classes in ascending order.
+        argument: The argument that holds the labels, for errors.
 
     Returns:
         The number of each row's class.
@@ -498,8 +536,9 @@ def numbers_of(labels: np.ndarray, classes: np.ndarray) -> np.ndarray:
     """
     unknown = ~np.isin(labels, classes)
     if unknown.any():
-        problem = ("holds the label ", Value(labels[unknown].tolist()[0]), ", which ", Argument("y"), " does not")
-        raise DataError(problem, argument="validation", fix="leave it out")
+        label = Value(labels[unknown].tolist()[0])
+        problem = ("holds the label ", label, ", which ", Argument("y" if argument != "y" else "classes"), " does not")
+        raise DataError(problem, argument=argument, fix="leave it out")
     return np.searchsorted(classes, labels)
 
 

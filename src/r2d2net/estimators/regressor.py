@@ -86,6 +86,35 @@ class R2D2Regressor(RegressorMixin, BayesianPerceptron):
             DataError: If the data cannot be used.
             ParameterError: If a parameter of the estimator lies outside its range.
         """
+        return self._fit(X, y)
+
+    def partial_fit(self, X: Any, y: Any) -> Self:
+        """Fit to more rows, which come after those of earlier calls; those are not needed again.
+
+        The first call, or one after `load` or `fit` of one model by SVGI, sets the units of inputs and targets, the
+        encoding of columns and the likelihood: its rows should be typical. Later calls carry on by SVGI from where the
+        posterior is; what earlier rows said is kept as the normal distribution that the posterior is
+        (`r2d2net.inference.carrying_on`). One network is fitted: without ``hidden`` one of the default widths, never
+        several models.
+
+        Args:
+            X: Table (rows, inputs), as in `fit`.
+            y: Targets (rows,) or (rows, outputs).
+
+        Returns:
+            The fitted estimator itself.
+
+        Raises:
+            DataError: If the data cannot be used.
+            ParameterError: If a parameter asks for something else than one model by SVGI without validation rows.
+        """
+        self._require_one_svgi()
+        if not hasattr(self, "posterior_"):
+            return self._fit(X, y, alone=True)
+        X, y = self._more_rows(X, y, multi_output=True, y_numeric=True)
+        return self.carry_on(X, _like_first(y.astype(np.float64), flat=self.posterior_.flat_target))
+
+    def _fit(self, X: Any, y: Any, *, alone: bool = False) -> Self:
         table = X
         X, y = self._rows_to_fit(X, y, multi_output=True, y_numeric=True)
         y = y.astype(np.float64)
@@ -93,7 +122,7 @@ class R2D2Regressor(RegressorMixin, BayesianPerceptron):
         validation = self._validation(inputs, multi_output=True, y_numeric=True)
         if isinstance(validation, tuple):
             validation = validation[0], _targets_like(y, validation[1])
-        self.fit_numbers(X, y, validation, self._folder)
+        self.fit_numbers(X, y, validation, self._folder, alone=alone)
         return self._with_inputs(inputs)
 
     def predict(self, X: Any, return_std: bool = False) -> np.ndarray | tuple[np.ndarray, np.ndarray]:
@@ -142,6 +171,13 @@ class R2D2Regressor(RegressorMixin, BayesianPerceptron):
         tags.target_tags.single_output = True
         tags.target_tags.multi_output = True
         return tags
+
+
+def _like_first(y: np.ndarray, *, flat: bool) -> np.ndarray:
+    """Bring targets of one output to the shape of the first call's."""
+    if flat and y.ndim == 2 and y.shape[1] == 1:
+        return y[:, 0]
+    return y if flat or y.ndim == 2 else y[:, None]
 
 
 def _averaged(y: np.ndarray, seed: int) -> Targets:

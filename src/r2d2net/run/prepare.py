@@ -41,6 +41,7 @@ class Prepared:
     validation: tuple[Any, Tensor] | None  # in the user's units
     flat_target: bool
     digest: str  # of all rows; of a Dataset or DataLoader, of the validation rows alone
+    is_whole: bool = True  # whether the batches, each row once, are all that the posterior is of
 
 
 def prepare(
