@@ -21,6 +21,7 @@ from r2d2net.errors import DataError, ParameterError, Value, require
 from r2d2net.estimators.double_draws import in_double
 from r2d2net.estimators.named_settings import is_auto
 from r2d2net.estimators.perceptron import Perceptron, in_parameters
+from r2d2net.estimators.sample_weights import weights_of
 from r2d2net.estimators.table_inputs import (
     TableInputs,
     is_table,
@@ -76,7 +77,7 @@ class BayesianPerceptron(Perceptron, BaseEstimator):
 
     _folder: Path | None = None  # folder of `fit_in`'s checkpoints
 
-    def fit_in(self, folder: str | Path, X: Any, y: Any) -> Self:
+    def fit_in(self, folder: str | Path, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Fit with checkpoints in a folder, so that an interrupted fit can be continued with the same result.
 
         Where the folder holds a finished fit of these rows and parameters, that fit is loaded.
@@ -85,6 +86,7 @@ class BayesianPerceptron(Perceptron, BaseEstimator):
             folder: Folder of the checkpoints.
             X: Table (rows, inputs), as in `fit`.
             y: Targets or labels of the rows, as in `fit`.
+            sample_weight: Weights of the rows, as in `fit`.
 
         Returns:
             The fitted estimator itself.
@@ -95,7 +97,7 @@ class BayesianPerceptron(Perceptron, BaseEstimator):
         require(isinstance(self.random_state, Integral), "random_state", self.random_state, "use a whole number")
         self._folder = Path(folder)
         try:
-            return self.fit(X, y)
+            return self.fit(X, y, sample_weight)
         finally:
             del self._folder
 
@@ -123,6 +125,17 @@ class BayesianPerceptron(Perceptron, BaseEstimator):
         require_distinct_names(X)
         validate_data(self, X, skip_check_array=True)
         return X, self._targets_of(X, y, **how)
+
+    def _of_weight(
+        self, X: Any, y: np.ndarray, table: Any, sample_weight: Any
+    ) -> tuple[Any, np.ndarray, Any, np.ndarray | None]:
+        """Leave out training rows of weight 0; return rows, targets, rows as the user gave them, and weights."""
+        weights = weights_of(sample_weight, len(y))
+        if weights is None or (weights > 0).all():
+            return X, y, table, weights
+        kept = weights > 0
+        chosen = X[kept]
+        return chosen, y[kept], chosen if X is table else table, weights[kept]
 
     def _targets_of(self, X: Any, y: Any, least: int = 2, **how: Any) -> np.ndarray:
         """Check the targets of rows that are checked otherwise."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from numbers import Real
 from typing import Any, Self
 
@@ -13,6 +14,7 @@ from r2d2net.columns.column_detection import Targets
 from r2d2net.errors import DataError, ParameterError, Shown, Value, require
 from r2d2net.estimators.base import BayesianPerceptron, about_validation, joined
 from r2d2net.estimators.perceptron import LabelledPerceptron, class_numbers, numbers_of
+from r2d2net.estimators.sample_weights import weights_by_class
 from r2d2net.likelihoods import Categorical
 from r2d2net.prediction import Classification
 
@@ -22,6 +24,10 @@ class R2D2Classifier(ClassifierMixin, LabelledPerceptron, BayesianPerceptron):
 
     Inputs are standardised by the estimator. The parameters are those of `R2D2Regressor`; the algorithms "edl" and
     "dpn" are for classifiers only.
+
+    Args:
+        class_weight: Weights of classes, by which those of their rows are multiplied: a dict by label (1 for those not
+            in it), or "balanced", so that all classes weigh the same. None for none.
 
     Attributes:
         classes_: Labels in the order of the columns of `predict_proba`.
@@ -41,13 +47,57 @@ class R2D2Classifier(ClassifierMixin, LabelledPerceptron, BayesianPerceptron):
         (1, 2)
     """
 
-    def fit(self, X: Any, y: Any) -> Self:
+    def __init__(
+        self,
+        hidden: Any = None,
+        *,
+        activation: str = "relu",
+        prior: Any = None,
+        algorithm: Any = None,
+        time: float | None = None,
+        epochs: int | None = None,
+        batch_size: int | None = None,
+        validation: Any = None,
+        patience: int | None = None,
+        restarts: int = 1,
+        draws: int = 100,
+        random_state: Any = None,
+        n_jobs: int | None = None,
+        device: Any = None,
+        verbose: bool = False,
+        likelihood: Any = "auto",
+        calibrate: bool = True,
+        class_weight: Any = None,
+    ) -> None:
+        super().__init__(
+            hidden=hidden,
+            activation=activation,
+            prior=prior,
+            algorithm=algorithm,
+            time=time,
+            epochs=epochs,
+            batch_size=batch_size,
+            validation=validation,
+            patience=patience,
+            restarts=restarts,
+            draws=draws,
+            random_state=random_state,
+            n_jobs=n_jobs,
+            device=device,
+            verbose=verbose,
+            likelihood=likelihood,
+            calibrate=calibrate,
+        )
+        self.class_weight = class_weight
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Fit the network to a table of rows and their labels.
 
         Args:
             X: Table (rows, inputs): an array of numbers, or a pandas DataFrame, whose columns may also be texts,
                 categories, truth values and dates, and have gaps.
             y: Labels (rows,): numbers, texts, or True and False.
+            sample_weight: How much each row counts, (rows,), as in `R2D2Regressor.fit`.
 
         Returns:
             The fitted estimator itself.
@@ -56,7 +106,7 @@ class R2D2Classifier(ClassifierMixin, LabelledPerceptron, BayesianPerceptron):
             DataError: If the data cannot be used, for example labels of one class only.
             ParameterError: If a parameter of the estimator lies outside its range.
         """
-        return self._fit(X, y)
+        return self._fit(X, y, sample_weight=sample_weight)
 
     def partial_fit(self, X: Any, y: Any, classes: Any = None) -> Self:
         """Fit to more rows, which come after those of earlier calls; those are not needed again.
@@ -77,6 +127,9 @@ class R2D2Classifier(ClassifierMixin, LabelledPerceptron, BayesianPerceptron):
                 than one model by SVGI without validation rows.
         """
         self._require_one_svgi()
+        if self.class_weight is not None:
+            unweighted = "is not for partial_fit, whose rows have no weights"
+            raise ParameterError(unweighted, argument="class_weight", value=self.class_weight, fix="leave it out")
         first = not hasattr(self, "posterior_")
         if first and classes is None:
             raise ParameterError("are lacking", argument="classes", fix="give all labels at the first partial_fit")
@@ -89,11 +142,11 @@ class R2D2Classifier(ClassifierMixin, LabelledPerceptron, BayesianPerceptron):
         X, y = self._more_rows(X, y)
         return self.carry_on(X, numbers_of(_of_one_kind(y), self.classes_, "y"))
 
-    def _fit(self, X: Any, y: Any, asked: np.ndarray | None = None) -> Self:
+    def _fit(self, X: Any, y: Any, asked: np.ndarray | None = None, sample_weight: Any = None) -> Self:
         """Fit to the classes of the labels, or one model to those that are asked for."""
         table = X
         X, y = self._rows_to_fit(X, y)
-        y = _of_one_kind(y)
+        X, y, table, weights = self._of_weight(X, _of_one_kind(y), table, sample_weight)
         check_classification_targets(y)
         fix = "it is for numbers: leave it out, or use R2D2Regressor"
         require(isinstance(self.likelihood, str) and self.likelihood == "auto", "likelihood", self.likelihood, fix)
@@ -109,10 +162,25 @@ class R2D2Classifier(ClassifierMixin, LabelledPerceptron, BayesianPerceptron):
             with about_validation():
                 labels = _of_one_kind(validation[1])
             validation = validation[0], numbers_of(labels, classes)
+        weights = weights_by_class(self.class_weight, classes, codes, weights)
+        if weights is not None and not (weights > 0).all():  # of a class without weight
+            kept = weights > 0
+            X, codes, weights = X[kept], codes[kept], weights[kept]
         alone = asked is not None
-        self.fit_checked(X, codes, len(classes), Categorical(), validation, self._folder, alone=alone)
+        self.fit_checked(X, codes, len(classes), Categorical(), validation, self._folder, alone=alone, weights=weights)
         self.classes_ = classes
         return self._with_inputs(inputs)
+
+    def _own_state(self) -> dict[str, Any]:
+        weight = self.class_weight
+        if isinstance(weight, Mapping):
+            weight = [[_plain(label), float(factor)] for label, factor in weight.items()]
+        return {**super()._own_state(), "class_weight": weight}
+
+    def _restore_own(self, content: dict[str, Any]) -> None:
+        super()._restore_own(content)
+        weight = content.get("class_weight")  # earlier versions had none
+        self.class_weight = dict(map(tuple, weight)) if isinstance(weight, list) else weight
 
     def predict(self, X: Any) -> np.ndarray:
         """Predict the most probable class of each row.
@@ -157,6 +225,11 @@ class R2D2Classifier(ClassifierMixin, LabelledPerceptron, BayesianPerceptron):
         probabilities = self.predict_proba(X)
         assert isinstance(probabilities, np.ndarray)
         return np.log(np.maximum(probabilities, np.finfo(probabilities.dtype).tiny))
+
+
+def _plain(label: Any) -> Any:
+    """Return a label as a number or text of Python."""
+    return label.item() if isinstance(label, np.generic) else label
 
 
 def _of_one_kind(y: np.ndarray) -> np.ndarray:

@@ -17,7 +17,15 @@ FIX = f"use one of {AUTO}, {', '.join(NUMBERS)}, or an object of r2d2net.likelih
 
 
 def number_likelihood(
-    likelihood: Any, x: Tensor, y: np.ndarray, *, compares: bool, seed: int, device: Any, jobs: int | None
+    likelihood: Any,
+    x: Tensor,
+    y: np.ndarray,
+    *,
+    compares: bool,
+    seed: int,
+    device: Any,
+    jobs: int | None,
+    weighs: bool = False,
 ) -> LikelihoodChoice:
     """Return the likelihood that a regressor's parameter stands for.
 
@@ -29,6 +37,7 @@ def number_likelihood(
         seed: Seed of the comparison.
         device: Device of the computation.
         jobs: Fits at a time.
+        weighs: Whether rows have weights, by which likelihoods are not compared.
 
     Returns:
         The likelihood, and why it was taken.
@@ -39,7 +48,8 @@ def number_likelihood(
     if isinstance(likelihood, str) and likelihood.lower() == AUTO:
         if compares:
             return choose_likelihood(x, y, seed=seed, device=device, jobs=jobs)
-        return LikelihoodChoice(Gaussian(), {"name": "gaussian", "reason": "gaussian: none was named"})
+        why = "none was named, and rows have weights" if weighs else "none was named"
+        return LikelihoodChoice(Gaussian(), {"name": "gaussian", "reason": f"gaussian: {why}"})
     if isinstance(likelihood, str) and likelihood.lower() in NUMBERS:
         name = likelihood.lower()
         return LikelihoodChoice(likelihood_named(name), {"name": name, "reason": f"{name}: as told"})

@@ -54,7 +54,8 @@ RELEVANCE_ROWS, RELEVANCE_DRAWS, SHUFFLES = 500, 50, 2
 CHECKPOINT_SECONDS = 5.0
 HIDDEN = (50, 50)
 FEWEST_STACKED = 12  # rows from which folds say something
-PARAMETERS = {"seed": "random_state", "jobs": "n_jobs", "x": "X"}  # by the names that `fit` and `predict` have for them
+# by the names that `fit` and `predict` have for them
+PARAMETERS = {"seed": "random_state", "jobs": "n_jobs", "x": "X", "weights": "sample_weight"}
 
 
 class Perceptron:
@@ -142,7 +143,14 @@ class Perceptron:
         self.calibrate = calibrate
 
     def fit_numbers(
-        self, X: np.ndarray, y: np.ndarray, validation: Any, folder: Path | None = None, *, alone: bool = False
+        self,
+        X: np.ndarray,
+        y: np.ndarray,
+        validation: Any,
+        folder: Path | None = None,
+        *,
+        alone: bool = False,
+        weights: np.ndarray | None = None,
     ) -> Self:
         """Fit to numbers by the likelihood that the parameter ``likelihood`` stands for.
 
@@ -154,6 +162,7 @@ class Perceptron:
             validation: Share of the rows to hold out, or rows (X, y) as those to fit; None for none.
             folder: Folder of checkpoints, from which an interrupted fit goes on; None for none.
             alone: Whether one model is fitted even where none is asked for.
+            weights: Weights of the rows, (rows,), positive; None for none.
 
         Returns:
             The fitted estimator itself.
@@ -168,14 +177,15 @@ class Perceptron:
                 self.likelihood,
                 move_inputs(X).of(X),
                 y,
-                compares=self.searches and not alone and len(X) >= FEWEST_STACKED,
+                compares=self.searches and not alone and weights is None and len(X) >= FEWEST_STACKED,
                 seed=seed,
                 device=self.device,
                 jobs=joblib.effective_n_jobs(self.n_jobs),
+                weighs=weights is not None,
             )
             likelihood = choice.likelihood
             outputs = likelihood.outputs(likelihood.target(torch.from_numpy(y))) or 1
-        self.fit_checked(X, y, outputs, likelihood, validation, folder, seed=seed, alone=alone)
+        self.fit_checked(X, y, outputs, likelihood, validation, folder, seed=seed, alone=alone, weights=weights)
         if "stack" in self.posterior_.settings:  # those of one model are compared when its run is resumed
             self.posterior_.settings = {**self.posterior_.settings, "likelihood": choice.record}
         return self
@@ -191,6 +201,7 @@ class Perceptron:
         *,
         seed: int | None = None,
         alone: bool = False,
+        weights: np.ndarray | None = None,
     ) -> Self:
         """Fit to checked arrays; where that fails the estimator is left unchanged.
 
@@ -203,6 +214,7 @@ class Perceptron:
             folder: Folder of checkpoints, from which an interrupted fit goes on; None for none.
             seed: Seed of everything random; None for that of ``random_state``.
             alone: Whether one model is fitted even where none is asked for.
+            weights: Weights of the rows, (rows,), positive; None for none.
 
         Returns:
             The fitted estimator itself.
@@ -224,12 +236,12 @@ class Perceptron:
 
         with in_parameters():
             if self.searches and not alone and len(X) >= FEWEST_STACKED:
-                posterior = self._fit_several(moved(X, y), outputs, likelihood, seed, folder)
+                posterior = self._fit_several(moved(X, y), outputs, likelihood, seed, folder, weights)
                 network = posterior.settings["stack"]["network"]
             else:
                 network, arguments = self._one_model(len(X), X.shape[1], outputs, likelihood, seed, alone=alone)
                 held = moved(*validation) if isinstance(validation, tuple) else validation
-                posterior = fit(data=moved(X, y), validation=held, resume=folder, **arguments)
+                posterior = fit(data=moved(X, y), validation=held, resume=folder, weights=weights, **arguments)
         order = torch.randperm(len(X), generator=torch.Generator().manual_seed(seed))
         self.posterior_ = in_users_units(posterior, inputs, targets)
         self._network, self._seed, self.n_features_in_ = network, seed, X.shape[1]
@@ -288,7 +300,13 @@ class Perceptron:
         return all(parameter is None for parameter in asked) and self.restarts == 1
 
     def _fit_several(
-        self, data: tuple[Tensor, Tensor], outputs: int, likelihood: Likelihood[Any], seed: int, folder: Path | None
+        self,
+        data: tuple[Tensor, Tensor],
+        outputs: int,
+        likelihood: Likelihood[Any],
+        seed: int,
+        folder: Path | None,
+        weights: np.ndarray | None,
     ) -> Posterior[Any]:
         return fit_stacked(
             data,
@@ -304,6 +322,7 @@ class Perceptron:
             checkpoint_every=CHECKPOINT_SECONDS,
             verbose=bool(self.verbose),
             calibrate=self.calibrate,
+            weights=weights,
         )
 
     def _one_model(

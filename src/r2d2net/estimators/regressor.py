@@ -71,22 +71,24 @@ class R2D2Regressor(RegressorMixin, BayesianPerceptron):
         0
     """
 
-    def fit(self, X: Any, y: Any) -> Self:
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Fit the network to a table of rows and their targets.
 
         Args:
             X: Table (rows, inputs): an array of numbers, or a pandas DataFrame, whose columns may also be texts,
                 categories, truth values and dates, and have gaps.
             y: Targets (rows,) or (rows, outputs).
+            sample_weight: How much each row counts, (rows,): one of weight 2 as two rows that are alike, one of weight
+                0 not at all. The sum stands for the number of rows.
 
         Returns:
             The fitted estimator itself.
 
         Raises:
             DataError: If the data cannot be used.
-            ParameterError: If a parameter of the estimator lies outside its range.
+            ParameterError: If a parameter of the estimator lies outside its range, or takes no weights.
         """
-        return self._fit(X, y)
+        return self._fit(X, y, sample_weight)
 
     def partial_fit(self, X: Any, y: Any) -> Self:
         """Fit to more rows, which come after those of earlier calls; those are not needed again.
@@ -114,15 +116,15 @@ class R2D2Regressor(RegressorMixin, BayesianPerceptron):
         X, y = self._more_rows(X, y, multi_output=True, y_numeric=True)
         return self.carry_on(X, _like_first(y.astype(np.float64), flat=self.posterior_.flat_target))
 
-    def _fit(self, X: Any, y: Any, *, alone: bool = False) -> Self:
+    def _fit(self, X: Any, y: Any, sample_weight: Any = None, *, alone: bool = False) -> Self:
         table = X
         X, y = self._rows_to_fit(X, y, multi_output=True, y_numeric=True)
-        y = y.astype(np.float64)
+        X, y, table, weights = self._of_weight(X, y.astype(np.float64), table, sample_weight)
         inputs, X = self._learn_inputs(X, table, lambda seed: _averaged(y, seed))
         validation = self._validation(inputs, multi_output=True, y_numeric=True)
         if isinstance(validation, tuple):
             validation = validation[0], _targets_like(y, validation[1])
-        self.fit_numbers(X, y, validation, self._folder, alone=alone)
+        self.fit_numbers(X, y, validation, self._folder, alone=alone, weights=weights)
         return self._with_inputs(inputs)
 
     def predict(self, X: Any, return_std: bool = False) -> np.ndarray | tuple[np.ndarray, np.ndarray]:

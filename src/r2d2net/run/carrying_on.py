@@ -54,6 +54,9 @@ def carry_on(
         name = Shown(str(settings["algorithm"]["type"]))
         fix = "fit a single model by SVGI first"
         raise ParameterError("cannot carry on with new rows", argument="algorithm", value=name, fix=fix)
+    if "weights" in settings:
+        fix = "fit it without weights first"
+        raise ParameterError("was fitted to rows with weights, which cannot be carried on", fix=fix)
     model = source.model
     x = posterior.network_inputs(data[0])
     target = model.likelihood.target(data[1].to(model.device))
