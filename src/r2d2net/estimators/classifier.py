@@ -169,6 +169,7 @@ class R2D2Classifier(ClassifierMixin, LabelledPerceptron, BayesianPerceptron):
         alone = asked is not None
         self.fit_checked(X, codes, len(classes), Categorical(), validation, self._folder, alone=alone, weights=weights)
         self.classes_ = classes
+        self._show_labels()
         return self._with_inputs(inputs)
 
     def _own_state(self) -> dict[str, Any]:

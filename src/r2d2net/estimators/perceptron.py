@@ -289,6 +289,7 @@ class Perceptron:
                 verbose=bool(self.verbose),
             )
         self.posterior_ = posterior
+        self._show_labels()
         rows = X if self._rows is None else np.concatenate([self._rows, X])
         self._relevance, self._rows = None, rows[np.random.default_rng(seed).permutation(len(rows))[:RELEVANCE_ROWS]]
         return self
@@ -483,6 +484,7 @@ class Perceptron:
             problem = f"holds no {cls.saved_as()} of this version of r2d2net: {reason}"
             raise CheckpointError(problem, value=Path(folder)) from error
         estimator.posterior_ = load(folder, net, classes=classes)
+        estimator._show_labels()
         return estimator
 
     @classmethod
@@ -500,6 +502,9 @@ class Perceptron:
 
             raise NotFittedError(f"this {self.saved_as()} is not fitted: call fit before")
 
+    def _show_labels(self) -> None:
+        """Let predictions of the posterior show the labels of classes."""
+
     def _own_state(self) -> dict[str, Any]:
         """Return the state that only the subclass has, as JSON."""
         return {}
@@ -512,6 +517,9 @@ class LabelledPerceptron(Perceptron):
     """A perceptron of classes, which is saved with their labels."""
 
     classes_: np.ndarray
+
+    def _show_labels(self) -> None:
+        self.posterior_.labels = [str(label) for label in self.classes_.tolist()]
 
     def _own_state(self) -> dict[str, Any]:
         return {"classes": storage.plain_labels(self.classes_)}
