@@ -141,12 +141,21 @@ def test_numbers_without_gaps_are_fitted_as_arrays_are() -> None:
     [
         (lambda x: x.to_numpy(), "X is a ndarray.*give a pandas DataFrame with the columns 'area', 'city'"),
         (lambda x: x.drop(columns="city"), "feature names"),
+        (lambda x: x[:0], "X has 0 rows"),
         (lambda x: x.assign(area="large"), "column 'area': 50 of 50 filled cells cannot be read"),
     ],
 )
 def test_rows_of_another_kind_are_refused(regressor: R2D2Regressor, rows: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         regressor.predict(rows(mixed(50, seed=4)[0]))
+
+
+def test_arrays_with_gaps_or_texts_are_refused_in_one_line() -> None:
+    x, y = mixed(50)
+    for rows in (x[["area"]].to_numpy(), x[["area", "city"]].to_numpy()):
+        with pytest.raises(DataError, match=r"^X: .*; give training rows .* as a pandas DataFrame") as caught:
+            R2D2Regressor(**SMALL).fit(rows, y)
+        assert "\n" not in str(caught.value)
 
 
 def test_tables_that_cannot_be_used_are_one_line() -> None:

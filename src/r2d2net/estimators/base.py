@@ -17,7 +17,7 @@ from sklearn.utils.validation import check_is_fitted, check_X_y, validate_data
 from torch import Tensor
 
 from r2d2net.columns.column_detection import Targets
-from r2d2net.errors import DataError, ParameterError, Value, require
+from r2d2net.errors import DataError, ParameterError, R2D2NetError, Value, require
 from r2d2net.estimators.double_draws import in_double
 from r2d2net.estimators.named_settings import is_auto
 from r2d2net.estimators.perceptron import Perceptron, in_parameters
@@ -118,9 +118,10 @@ class BayesianPerceptron(Perceptron, BaseEstimator):
     def _rows_to_fit(self, X: Any, y: Any, **how: Any) -> tuple[Any, np.ndarray]:
         """Check training rows; a table that is to be encoded is returned as it is."""
         if not needs_encoding(X):
-            checked: tuple[np.ndarray, np.ndarray] = validate_data(
-                self, X, y, dtype=np.float64, ensure_min_samples=2, **how
-            )
+            with about_tables():
+                checked: tuple[np.ndarray, np.ndarray] = validate_data(
+                    self, X, y, dtype=np.float64, ensure_min_samples=2, **how
+                )
             return checked
         require_distinct_names(X)
         validate_data(self, X, skip_check_array=True)
@@ -167,7 +168,8 @@ class BayesianPerceptron(Perceptron, BaseEstimator):
         """Check rows to predict and encode them as the training rows were."""
         if inputs is None or inputs.columns is None:
             X = X if inputs is None else inputs.encode(X)
-            return np.asarray(validate_data(self, X, reset=False, dtype=np.float64))
+            with about_tables():
+                return np.asarray(validate_data(self, X, reset=False, dtype=np.float64))
         if is_table(X):
             validate_data(self, X, reset=False, skip_check_array=True)
         return np.asarray(inputs.encode(X))
@@ -200,6 +202,21 @@ class BayesianPerceptron(Perceptron, BaseEstimator):
             with in_parameters():
                 prediction = posterior.predict(checked[start : start + BLOCK], self.draws, seed=self._seed)
             yield prediction
+
+
+@contextmanager
+def about_tables() -> Iterator[None]:
+    """Say in one line that texts and gaps, which arrays must not have, may stand in a table."""
+    try:
+        yield
+    except R2D2NetError:
+        raise
+    except ValueError as error:
+        text = str(error).partition("\n")[0]
+        if "X contains NaN" not in text and "could not convert string to float" not in text:
+            raise
+        fix = "give training rows and rows to predict as a pandas DataFrame, which is encoded, or numbers without gaps"
+        raise DataError(f": {shorten(text, LONGEST, placeholder=' ...')}", argument="X", fix=fix) from error
 
 
 @contextmanager

@@ -63,6 +63,8 @@ class TableInputs:
             problem = ("is a ", Value(type(X)), ", and the training rows were a table of more than numbers")
             fix = f"give a pandas DataFrame with the columns {quoted_names(self.columns.names)}"
             raise DataError(problem, argument="X", fix=fix)
+        if len(X) == 0:
+            raise DataError("has 0 rows", argument="X", fix="give at least one")
         table = _with_text_names(X)
         self.columns.match([str(name) for name in table.columns], "X")
         counts: Counts = Counter()
