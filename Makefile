@@ -27,7 +27,7 @@ test-slow: setup
 # that pyproject.toml declares, and the newest there are. Where PyPI's torch comes with gigabytes of CUDA, as on Linux,
 # UV_TORCH_BACKEND=cpu takes the CPU build. Deprecations in the dependencies' own code are shown and are not failures.
 ACROSS := tests/test_cli.py tests/test_readme.py tests/test_model.py tests/test_posterior.py tests/distributions \
-          tests/priors tests/estimators tests/tables tests/inference/test_contract.py tests/run
+          tests/priors tests/estimators tests/columns tests/tables tests/inference/test_contract.py tests/run
 ACROSS_OPTIONS := -n 2 --dist worksteal -W default::DeprecationWarning -W default::FutureWarning
 
 test-oldest:

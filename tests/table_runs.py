@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from r2d2net.cli import main
-from r2d2net.tables.column_detection import learn_inputs
+from r2d2net.columns.column_detection import learn_inputs
 
 
 class Ended:

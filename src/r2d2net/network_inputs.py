@@ -197,7 +197,7 @@ def no_units(like: Tensor) -> Units:
     return Units(empty, empty, Unit(like.new_zeros(()), like.new_ones(())))
 
 
-def measure_units(x: Any, y: Tensor, *, inputs: bool, targets: bool) -> Units:
+def measure_units(x: Any, y: Tensor, *, inputs: bool, targets: bool, weights: Tensor | None = None) -> Units:
     """Measure means and standard deviations of the training data; constant columns have scale 1.
 
     Args:
@@ -205,6 +205,7 @@ def measure_units(x: Any, y: Tensor, *, inputs: bool, targets: bool) -> Units:
         y: Targets.
         inputs: Whether to standardise the inputs.
         targets: Whether to standardise the targets.
+        weights: Weights of the rows; None for none.
 
     Returns:
         The units.
@@ -212,22 +213,32 @@ def measure_units(x: Any, y: Tensor, *, inputs: bool, targets: bool) -> Units:
     reference = y if y.is_floating_point() else torch.zeros((), dtype=torch.get_default_dtype(), device=y.device)
     units = no_units(reference)
     if inputs and isinstance(x, Tensor) and x.dim() == 2 and x.is_floating_point():
-        units = units._replace(x_center=_center(x), x_scale=_scale(x))
+        units = units._replace(x_center=_center(x, weights), x_scale=_scale(x, weights))
     if targets:
-        units = units._replace(y=Unit(_center(y), _scale(y)))
+        units = units._replace(y=Unit(_center(y, weights), _scale(y, weights)))
     return units
 
 
-def _center(values: Tensor) -> Tensor:
-    return values.double().mean(0).to(values.dtype)
+def _center(values: Tensor, weights: Tensor | None) -> Tensor:
+    return _mean(values.double(), weights).to(values.dtype)
 
 
-def _scale(values: Tensor) -> Tensor:
+def _mean(values: Tensor, weights: Tensor | None) -> Tensor:
+    if weights is None:
+        return values.mean(0)
+    shares = weights.double() / weights.double().sum()
+    return (shares @ values.reshape(len(values), -1)).reshape(values.shape[1:])
+
+
+def _scale(values: Tensor, weights: Tensor | None) -> Tensor:
     """Standard deviation of each column, or 1 where a column varies by no more than its rounding error.
 
     It is computed in float64, where squares of float32 numbers neither overflow nor underflow.
     """
     exact = values.double()
-    deviation = exact.std(0, correction=0)
+    if weights is None:
+        deviation = exact.std(0, correction=0)
+    else:
+        deviation = _mean((exact - _mean(exact, weights)).square(), weights).sqrt()
     varies = deviation > 4 * torch.finfo(values.dtype).eps * exact.abs().amax(0)
     return torch.where(varies, deviation, 1.0).to(values.dtype)

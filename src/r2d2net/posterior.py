@@ -58,7 +58,11 @@ class Posterior(Generic[PredictionT]):
             the best constant) and what else `r2d2net.run.health` describes; empty if `fit` did not make the posterior.
         calibration: Calibration of intervals by rows left out, where there is one: the estimators and the command line
             apply it to their intervals, ``predict(x).interval(level)`` is the model's own.
+        labels: Labels of the classes, which tables and plots of predictions show; None where classes are numbers. The
+            estimators set and save them.
     """
+
+    labels: Sequence[str] | None = None
 
     def __init__(
         self,
@@ -250,6 +254,8 @@ class Posterior(Generic[PredictionT]):
         """
         outputs, noise = self._outputs(x, draws, seed, generator, rows, vectorize)
         prediction = self.model.likelihood.predict(outputs, noise, self.units.y)
+        if self.labels is not None:
+            prediction = prediction.with_labels(self.labels)
         return prediction.without_output_dimension() if self.flat_target else prediction
 
     @torch.no_grad()

@@ -279,7 +279,8 @@ class Classification(Prediction):
 
     def columns(self, level: float = 0.9) -> dict[str, Tensor]:
         """Compute the most probable class, the probability of each class and the entropy; there is no interval."""
-        probs = {f"p({k})": self.probs[:, k] for k in range(self.samples.shape[-1])}
+        names = range(self.samples.shape[-1]) if self.labels is None else self.labels
+        probs = {f"p({name})": self.probs[:, k] for k, name in enumerate(names)}
         return {"class": self.label, **probs, "entropy": self.entropy}
 
     @property

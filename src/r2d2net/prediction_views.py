@@ -10,7 +10,7 @@ from __future__ import annotations
 import copy
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 import torch
@@ -31,9 +31,24 @@ class PredictionViews(ABC):
 
     Attributes:
         samples: Prediction at each draw of the weights, (draws, rows) or (draws, rows, outputs).
+        labels: Labels of the classes; None where they are numbers.
     """
 
     samples: Tensor
+    labels: ClassVar[tuple[str, ...] | None] = None  # an object, which is frozen, may have its own
+
+    def with_labels(self, labels: Sequence[object]) -> Self:
+        """Let tables and plots show labels in place of the numbers of classes.
+
+        Args:
+            labels: A label for each class.
+
+        Returns:
+            The same prediction.
+        """
+        named = copy.copy(self)
+        object.__setattr__(named, "labels", tuple(map(str, labels)))
+        return named
 
     @abstractmethod
     def columns(self, level: float = 0.9) -> dict[str, Tensor]:
@@ -110,6 +125,8 @@ class PredictionViews(ABC):
             flat = numbers.reshape(len(numbers), -1)
             several = numbers.ndim > 1
             columns |= {f"{name}[{i}]" if several else name: flat[:, i] for i in range(flat.shape[1])}
+        if self.labels is not None and "class" in columns:
+            columns["class"] = np.array(self.labels, dtype=object)[columns["class"]]
         return pd.DataFrame(columns)
 
     def _repr_html_(self) -> str:

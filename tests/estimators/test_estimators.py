@@ -67,6 +67,17 @@ def test_importances_rank_inputs_and_say_how_sure_they_are(regressor: R2D2Regres
     assert chosen.tolist() == [True, True] + 4 * [False]
 
 
+def test_views_of_predictions_show_labels(tmp_path: Any) -> None:
+    x, y = three_classes(60)
+    model = R2D2Classifier(**{**SMALL, "epochs": 20}).fit(x, y)
+    for each in (model, R2D2Classifier.load(model.save(tmp_path))):
+        prediction = each.posterior_.predict(x)
+        shown = prediction[3:9].to_pandas()
+        assert list(shown) == ["class", "p(low)", "p(mid)", "p(top)", "entropy"]
+        assert shown["class"].tolist() == model.classes_[prediction.label[3:9].numpy()].tolist()
+        assert "<th>p(mid)</th>" in prediction._repr_html_()
+
+
 def test_large_tables_are_predicted_in_blocks(regressor: R2D2Regressor, monkeypatch: pytest.MonkeyPatch) -> None:
     x, _ = table(50, seed=2)
     whole = [*regressor.predict(x, return_std=True), *regressor.predict_interval(x)]

@@ -202,9 +202,17 @@ def test_a_mixture_is_saved_and_loaded(quick, tmp_path):
     assert (again.candidates, again.settings) == (posterior.candidates, posterior.settings)
 
 
+def test_rows_of_whole_weights_are_repeated_rows():
+    g = torch.Generator().manual_seed(0)
+    log_p, rows = torch.randn(50, 3, generator=g).double(), torch.randint(1, 4, (50,), generator=g)
+    repeated = stacking_weights.stacking_weights(log_p.repeat_interleave(rows, 0), least=0.0)
+    weighted = stacking_weights.stacking_weights(log_p, least=0.0, rows=rows.double())
+    assert weighted.tolist() == pytest.approx(repeated.tolist(), abs=1e-6)
+
+
 def test_draws_are_in_proportion_to_the_weights(quick, monkeypatch):
     """Draws of linear models are those whose network part is zero."""
-    monkeypatch.setattr(stacking, "stacking_weights", lambda densities: torch.tensor([0.3, 0.7], dtype=torch.float64))
+    monkeypatch.setattr(stacking, "stacking_weights", lambda _, rows: torch.tensor([0.3, 0.7], dtype=torch.float64))
     posterior = fitted(rows_of(0.1))
     drawn = posterior.named(posterior.state.weights[0])["net.0.weight"]
     assert float((drawn.flatten(1) == 0).all(1).double().mean()) == pytest.approx(0.3, abs=0.01)

@@ -12,9 +12,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from r2d2net.columns.raw_columns import RawColumn
 from r2d2net.tables.file_reader import read_table
 from r2d2net.tables.prediction_writer import copied, prediction_writer
-from r2d2net.tables.raw_columns import RawColumn
 from table_runs import command, learn_columns
 
 

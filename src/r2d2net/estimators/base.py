@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from numbers import Integral
 from pathlib import Path
@@ -13,12 +13,24 @@ from typing import Any, Self
 import numpy as np
 import torch
 from sklearn.base import BaseEstimator
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted, check_X_y, validate_data
 from torch import Tensor
 
-from r2d2net.errors import DataError, ParameterError, Value, require
+from r2d2net.columns.column_detection import Targets
+from r2d2net.errors import DataError, ParameterError, R2D2NetError, Value, require
 from r2d2net.estimators.double_draws import in_double
+from r2d2net.estimators.named_settings import is_auto
 from r2d2net.estimators.perceptron import Perceptron, in_parameters
+from r2d2net.estimators.sample_weights import weights_of
+from r2d2net.estimators.table_inputs import (
+    TableInputs,
+    is_table,
+    learn_table,
+    needs_encoding,
+    plain_table,
+    require_distinct_names,
+)
+from r2d2net.inference import SVGI, method_named
 from r2d2net.prediction import Prediction
 
 BLOCK = 10_000  # rows predicted at a time: the draws of all rows at once would not fit
@@ -66,7 +78,7 @@ class BayesianPerceptron(Perceptron, BaseEstimator):
 
     _folder: Path | None = None  # folder of `fit_in`'s checkpoints
 
-    def fit_in(self, folder: str | Path, X: Any, y: Any) -> Self:
+    def fit_in(self, folder: str | Path, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Fit with checkpoints in a folder, so that an interrupted fit can be continued with the same result.
 
         Where the folder holds a finished fit of these rows and parameters, that fit is loaded.
@@ -75,6 +87,7 @@ class BayesianPerceptron(Perceptron, BaseEstimator):
             folder: Folder of the checkpoints.
             X: Table (rows, inputs), as in `fit`.
             y: Targets or labels of the rows, as in `fit`.
+            sample_weight: Weights of the rows, as in `fit`.
 
         Returns:
             The fitted estimator itself.
@@ -85,11 +98,61 @@ class BayesianPerceptron(Perceptron, BaseEstimator):
         require(isinstance(self.random_state, Integral), "random_state", self.random_state, "use a whole number")
         self._folder = Path(folder)
         try:
-            return self.fit(X, y)
+            return self.fit(X, y, sample_weight)
         finally:
             del self._folder
 
-    def _validation(self, **how: Any) -> Any:
+    def _require_one_svgi(self) -> None:
+        """Refuse parameters with which `partial_fit` cannot carry on."""
+        chosen = "svgi" if self.algorithm is None else self.algorithm
+        fits = {
+            "algorithm": not is_auto(chosen) and type(method_named(chosen)) is SVGI,
+            "prior": not is_auto(self.prior),
+            "restarts": self.restarts == 1,
+            **{name: getattr(self, name) is None for name in ("validation", "patience", "time")},
+        }
+        for name, fit in fits.items():
+            if not fit:
+                problem = "is not for partial_fit, which carries on with one model by 'svgi' without validation rows"
+                raise ParameterError(problem, argument=name, value=getattr(self, name), fix="leave it out")
+
+    def _rows_to_fit(self, X: Any, y: Any, **how: Any) -> tuple[Any, np.ndarray]:
+        """Check training rows; a table that is to be encoded is returned as it is."""
+        if not needs_encoding(X):
+            with about_tables():
+                checked: tuple[np.ndarray, np.ndarray] = validate_data(
+                    self, X, y, dtype=np.float64, ensure_min_samples=2, **how
+                )
+            return checked
+        require_distinct_names(X)
+        validate_data(self, X, skip_check_array=True)
+        return X, self._targets_of(X, y, **how)
+
+    def _of_weight(
+        self, X: Any, y: np.ndarray, table: Any, sample_weight: Any
+    ) -> tuple[Any, np.ndarray, Any, np.ndarray | None]:
+        """Leave out training rows of weight 0; return rows, targets, rows as the user gave them, and weights."""
+        weights = weights_of(sample_weight, len(y))
+        if weights is None or (weights > 0).all():
+            return X, y, table, weights
+        kept = weights > 0
+        chosen = X[kept]
+        return chosen, y[kept], chosen if X is table else table, weights[kept]
+
+    def _targets_of(self, X: Any, y: Any, least: int = 2, **how: Any) -> np.ndarray:
+        """Check the targets of rows that are checked otherwise."""
+        _, y = check_X_y(np.zeros((len(X), 1)), y, ensure_min_samples=least, estimator=self, **how)
+        assert isinstance(y, np.ndarray)
+        return y
+
+    def _learn_inputs(self, X: Any, table: Any, targets: Callable[[int], Targets]) -> tuple[TableInputs | None, Any]:
+        """Learn how training rows become inputs: ``table`` as the user gave them, ``X`` as they were checked."""
+        if X is table and is_table(X):
+            seed = int(self.random_state) if isinstance(self.random_state, Integral) else 0
+            return learn_table(X, targets(seed))
+        return (plain_table(table, X) if is_table(table) else None), X
+
+    def _validation(self, inputs: TableInputs | None, **how: Any) -> Any:
         """Check validation rows (X, y) as rows to predict are checked; return a share of the rows unchanged."""
         if not isinstance(self.validation, (tuple, list)):
             return self.validation
@@ -97,17 +160,64 @@ class BayesianPerceptron(Perceptron, BaseEstimator):
             fix = "use a share between 0 and 1, or (X, y)"
             raise ParameterError(("has ", Value(len(self.validation)), " parts"), argument="validation", fix=fix)
         with about_validation():
-            return validate_data(self, *self.validation, reset=False, dtype=np.float64, **how)
+            X, y = self.validation
+            if inputs is None or inputs.columns is None:
+                return validate_data(self, X, y, reset=False, dtype=np.float64, **how)
+            return self._rows_to_predict(inputs, X), self._targets_of(X, y, 1, **how)
+
+    def _rows_to_predict(self, inputs: TableInputs | None, X: Any) -> np.ndarray:
+        """Check rows to predict and encode them as the training rows were."""
+        if inputs is None or inputs.columns is None:
+            X = X if inputs is None else inputs.encode(X)
+            with about_tables():
+                return np.asarray(validate_data(self, X, reset=False, dtype=np.float64))
+        if is_table(X):
+            validate_data(self, X, reset=False, skip_check_array=True)
+        return np.asarray(inputs.encode(X))
+
+    def _more_rows(self, X: Any, y: Any, **how: Any) -> tuple[np.ndarray, np.ndarray]:
+        """Check rows with which a fit is carried on."""
+        if self._inputs is None:
+            checked: tuple[np.ndarray, np.ndarray] = validate_data(self, X, y, reset=False, dtype=np.float64, **how)
+            return checked
+        return self._rows_to_predict(self._inputs, X), self._targets_of(X, y, 1, **how)
+
+    def encode(self, X: Any) -> np.ndarray:
+        """Encode rows as inputs of the network, such as ``posterior_.predict`` takes them.
+
+        Args:
+            X: Table (rows, inputs), as in `fit`.
+
+        Returns:
+            The inputs, (rows, inputs of the network); of a table of numbers the numbers themselves.
+        """
+        check_is_fitted(self, "posterior_")
+        return self._rows_to_predict(self._inputs, X)
 
     def _predictions(self, X: Any) -> Iterator[Prediction]:
         """Predict the rows a block at a time, all with the same draws of the network."""
         check_is_fitted(self, "posterior_")
-        checked = validate_data(self, X, reset=False, dtype=np.float64)
+        checked = self._rows_to_predict(self._inputs, X)
         posterior = in_double(self.posterior_)
         for start in range(0, len(checked), BLOCK):
             with in_parameters():
                 prediction = posterior.predict(checked[start : start + BLOCK], self.draws, seed=self._seed)
             yield prediction
+
+
+@contextmanager
+def about_tables() -> Iterator[None]:
+    """Say in one line that texts and gaps, which arrays must not have, may stand in a table."""
+    try:
+        yield
+    except R2D2NetError:
+        raise
+    except ValueError as error:
+        text = str(error).partition("\n")[0]
+        if "X contains NaN" not in text and "could not convert string to float" not in text:
+            raise
+        fix = "give training rows and rows to predict as a pandas DataFrame, which is encoded, or numbers without gaps"
+        raise DataError(f": {shorten(text, LONGEST, placeholder=' ...')}", argument="X", fix=fix) from error
 
 
 @contextmanager

@@ -27,6 +27,7 @@ def number_likelihood(
     device: Any,
     jobs: int | None,
     time: float | None = None,
+    weighs: bool = False,
 ) -> LikelihoodChoice:
     """Return the likelihood that a regressor's parameter stands for.
 
@@ -39,6 +40,7 @@ def number_likelihood(
         device: Device of the computation.
         jobs: Fits at a time.
         time: Seconds that the whole fit may take; of less than `SHORT` a comparison would take too many.
+        weighs: Whether rows have weights, by which likelihoods are not compared.
 
     Returns:
         The likelihood, and why it was taken.
@@ -52,7 +54,8 @@ def number_likelihood(
             return LikelihoodChoice(Gaussian(), {"name": "gaussian", "reason": reason})
         if compares:
             return choose_likelihood(x, y, seed=seed, device=device, jobs=jobs)
-        return LikelihoodChoice(Gaussian(), {"name": "gaussian", "reason": "gaussian: none was named"})
+        why = "none was named, and rows have weights" if weighs else "none was named"
+        return LikelihoodChoice(Gaussian(), {"name": "gaussian", "reason": f"gaussian: {why}"})
     if isinstance(likelihood, str) and likelihood.lower() in NUMBERS:
         name = likelihood.lower()
         return LikelihoodChoice(likelihood_named(name), {"name": name, "reason": f"{name}: as told"})

@@ -19,6 +19,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from r2d2net.columns.input_columns import Columns
 from r2d2net.errors import (
     Argument,
     CheckpointError,
@@ -33,24 +34,29 @@ from r2d2net.estimators import storage
 from r2d2net.estimators.float64_units import in_users_units, move_inputs, move_targets
 from r2d2net.estimators.named_settings import is_auto, prior_of, require_suitable, seed_of
 from r2d2net.estimators.number_likelihood import number_likelihood
+from r2d2net.estimators.table_inputs import TableInputs
 from r2d2net.inference import method_named
 from r2d2net.likelihoods import Likelihood
 from r2d2net.model import BayesianModel
 from r2d2net.nets import mlp
 from r2d2net.posterior import Posterior, load
+from r2d2net.run.batches import mix
+from r2d2net.run.carrying_on import carry_on
 from r2d2net.run.choice import epochs_for
 from r2d2net.run.fit import fit
 from r2d2net.run.global_generator import lent_generator
 from r2d2net.run.health import found_nothing
 from r2d2net.run.stacking import fit_stacked
 from r2d2net.shrinkage import Relevance, input_relevance
+from r2d2net.shrinkage.relevance import NamedRelevance
 from r2d2net.specification import require_classes
 
 RELEVANCE_ROWS, RELEVANCE_DRAWS, SHUFFLES = 500, 50, 2
 CHECKPOINT_SECONDS = 5.0
 HIDDEN = (50, 50)
 FEWEST_STACKED = 12  # rows from which folds say something
-PARAMETERS = {"seed": "random_state", "jobs": "n_jobs", "x": "X"}  # by the names that `fit` and `predict` have for them
+# by the names that `fit` and `predict` have for them
+PARAMETERS = {"seed": "random_state", "jobs": "n_jobs", "x": "X", "weights": "sample_weight"}
 
 
 class Perceptron:
@@ -95,6 +101,7 @@ class Perceptron:
     posterior_: Posterior[Any]
     n_features_in_: int
     feature_names_in_: np.ndarray
+    _inputs: TableInputs | None = None  # how the columns of a table become inputs; None of an array
     _relevance: Relevance | None
     _rows: np.ndarray | None  # training rows from which the relevance is computed
 
@@ -138,7 +145,15 @@ class Perceptron:
         self.calibrate = calibrate
 
     def fit_numbers(
-        self, X: np.ndarray, y: np.ndarray, validation: Any, folder: Path | None = None, *, begun: float | None = None
+        self,
+        X: np.ndarray,
+        y: np.ndarray,
+        validation: Any,
+        folder: Path | None = None,
+        *,
+        begun: float | None = None,
+        alone: bool = False,
+        weights: np.ndarray | None = None,
     ) -> Self:
         """Fit to numbers by the likelihood that the parameter ``likelihood`` stands for.
 
@@ -150,6 +165,8 @@ class Perceptron:
             validation: Share of the rows to hold out, or rows (X, y) as those to fit; None for none.
             folder: Folder of checkpoints, from which an interrupted fit goes on; None for none.
             begun: When the seconds of ``time`` began, by `time.monotonic`; None for now.
+            alone: Whether one model is fitted even where none is asked for.
+            weights: Weights of the rows, (rows,), positive; None for none.
 
         Returns:
             The fitted estimator itself.
@@ -165,15 +182,17 @@ class Perceptron:
                 self.likelihood,
                 move_inputs(X).of(X),
                 y,
-                compares=self.searches and len(X) >= FEWEST_STACKED,
+                compares=self.searches and not alone and weights is None and len(X) >= FEWEST_STACKED,
                 seed=seed,
                 device=self.device,
                 jobs=joblib.effective_n_jobs(self.n_jobs),
                 time=self.time,
+                weighs=weights is not None,
             )
             likelihood = choice.likelihood
             outputs = likelihood.outputs(likelihood.target(torch.from_numpy(y))) or 1
-        self.fit_checked(X, y, outputs, likelihood, validation, folder, seed=seed, begun=begun)
+        given: dict[str, Any] = {"seed": seed, "begun": begun, "alone": alone, "weights": weights}
+        self.fit_checked(X, y, outputs, likelihood, validation, folder, **given)
         if "stack" in self.posterior_.settings:  # those of one model are compared when its run is resumed
             self.posterior_.settings = {**self.posterior_.settings, "likelihood": choice.record}
         return self
@@ -189,6 +208,8 @@ class Perceptron:
         *,
         seed: int | None = None,
         begun: float | None = None,
+        alone: bool = False,
+        weights: np.ndarray | None = None,
     ) -> Self:
         """Fit to checked arrays; where that fails the estimator is left unchanged.
 
@@ -201,6 +222,8 @@ class Perceptron:
             folder: Folder of checkpoints, from which an interrupted fit goes on; None for none.
             seed: Seed of everything random; None for that of ``random_state``.
             begun: When the seconds of ``time`` began, by `time.monotonic`; None for now.
+            alone: Whether one model is fitted even where none is asked for.
+            weights: Weights of the rows, (rows,), positive; None for none.
 
         Returns:
             The fitted estimator itself.
@@ -221,17 +244,63 @@ class Perceptron:
             return inputs.of(x), torch.from_numpy(y) if targets is None else targets.of(y)
 
         with in_parameters():
-            if self.searches and len(X) >= FEWEST_STACKED:
-                posterior = self._fit_several(moved(X, y), outputs, likelihood, seed, folder, begun)
+            if self.searches and not alone and len(X) >= FEWEST_STACKED:
+                posterior = self._fit_several(moved(X, y), outputs, likelihood, seed, folder, begun, weights)
                 network = posterior.settings["stack"]["network"]
             else:
-                network, arguments = self._one_model(len(X), X.shape[1], outputs, likelihood, seed)
+                network, arguments = self._one_model(len(X), X.shape[1], outputs, likelihood, seed, alone=alone)
                 held = moved(*validation) if isinstance(validation, tuple) else validation
-                posterior = fit(data=moved(X, y), validation=held, resume=folder, **arguments)
+                posterior = fit(data=moved(X, y), validation=held, resume=folder, weights=weights, **arguments)
         order = torch.randperm(len(X), generator=torch.Generator().manual_seed(seed))
         self.posterior_ = in_users_units(posterior, inputs, targets)
         self._network, self._seed, self.n_features_in_ = network, seed, X.shape[1]
         self._relevance, self._rows = None, X[order[:RELEVANCE_ROWS].numpy()]
+        self._inputs = None
+        return self
+
+    def _with_inputs(self, inputs: TableInputs | None) -> Self:
+        """Remember how the columns of the fitted table became inputs."""
+        self._inputs = inputs
+        if inputs is not None:
+            self.n_features_in_ = len(inputs.names)
+        return self
+
+    @property
+    def columns_(self) -> Columns:
+        """How the columns of a table of more than numbers were read; an AttributeError where X was numbers."""
+        if self._inputs is None or self._inputs.columns is None:
+            raise AttributeError("the estimator was fitted to numbers, which are taken as they are")
+        return self._inputs.columns
+
+    def carry_on(self, X: np.ndarray, y: np.ndarray) -> Self:
+        """Fit to new rows beside those of the fits before; where that fails the estimator is left unchanged.
+
+        Args:
+            X: Rows as `fit_checked` takes them.
+            y: Targets or class numbers, as `fit_checked` takes them.
+
+        Returns:
+            The fitted estimator itself.
+
+        Raises:
+            DataError: If the data cannot be used.
+            ParameterError: If the estimator was fitted by another algorithm than SVGI, or as several models.
+        """
+        seen = self.posterior_.settings["n"]
+        seed = mix(self._seed, seen)
+        with in_parameters():
+            posterior = carry_on(
+                self.posterior_,
+                (X, torch.from_numpy(y)),
+                epochs=self.epochs,
+                batch_size=self.batch_size,
+                seed=seed,
+                verbose=bool(self.verbose),
+            )
+        self.posterior_ = posterior
+        self._show_labels()
+        rows = X if self._rows is None else np.concatenate([self._rows, X])
+        self._relevance, self._rows = None, rows[np.random.default_rng(seed).permutation(len(rows))[:RELEVANCE_ROWS]]
         return self
 
     @property
@@ -248,6 +317,7 @@ class Perceptron:
         seed: int,
         folder: Path | None,
         begun: float | None,
+        weights: np.ndarray | None,
     ) -> Posterior[Any]:
         return fit_stacked(
             data,
@@ -264,13 +334,14 @@ class Perceptron:
             checkpoint_every=CHECKPOINT_SECONDS,
             verbose=bool(self.verbose),
             calibrate=self.calibrate,
+            weights=weights,
         )
 
     def _one_model(
-        self, rows: int, inputs: int, outputs: int, likelihood: Likelihood[Any], seed: int
+        self, rows: int, inputs: int, outputs: int, likelihood: Likelihood[Any], seed: int, *, alone: bool = False
     ) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return the arguments of `mlp`, and those of `fit` but for the data, of a single model."""
-        few = self.searches  # and yet here: a linear model, by the exact sampler
+        few = self.searches and not alone  # and yet here: a linear model, by the exact sampler
         bounds = self.time is None or few
         require(bounds, "time", self.time, "it bounds the search among several models, and one is asked for")
         usual = "auto" if few else "svgi"
@@ -306,6 +377,8 @@ class Perceptron:
     def relevance_(self) -> Relevance:
         """Relevance of each input to the network: posterior mean, 90% interval, whether it is kept.
 
+        The inputs are the columns of X: the levels of a category are one, and a column that was left out has none.
+
         It is computed at the first access, on up to 500 of the training rows (see
         `r2d2net.shrinkage.input_relevance`), which the estimator keeps until then; `save` writes the relevance, and
         no rows.
@@ -318,11 +391,22 @@ class Perceptron:
                 raise NotFittedError("the estimator was saved without its relevance: fit it again")
             rows = torch.tensor(self._rows)  # a copy: joblib may have mapped them from a file, not to be written
             draws = min(RELEVANCE_DRAWS, self.draws)
-            relevance = input_relevance(self.posterior_, rows, draws=draws, shuffles=SHUFFLES, seed=self._seed)
+            placed = None if self._inputs is None else self._inputs.groups()
+            relevance = input_relevance(
+                self.posterior_,
+                rows,
+                groups=None if placed is None else placed[1],
+                draws=draws,
+                shuffles=SHUFFLES,
+                seed=self._seed,
+            )
             relevance = Relevance(*(part.cpu() for part in relevance))
+            if placed is not None:
+                relevance = relevance.among(self.n_features_in_, placed[0])
             self._relevance = relevance.without_kept() if found_nothing(self.posterior_.health) else relevance
             self._rows = None
-        return self._relevance
+        names = None if self._inputs is None else self._inputs.names
+        return self._relevance if names is None else NamedRelevance.of(self._relevance, names)
 
     @property
     def feature_importances_(self) -> np.ndarray:
@@ -369,6 +453,7 @@ class Perceptron:
             "network": self._network,
             "n_features_in": self.n_features_in_,
             "feature_names_in": None if names is None else names.tolist(),
+            "inputs": None if self._inputs is None else self._inputs.plain(),
             "relevance": {name: part.tolist() for name, part in measures.items()},
             **self._own_state(),
         }
@@ -399,6 +484,8 @@ class Perceptron:
             estimator.n_features_in_ = content["n_features_in"]
             if content["feature_names_in"] is not None:
                 estimator.feature_names_in_ = np.array(content["feature_names_in"], dtype=object)
+            inputs = content.get("inputs")  # earlier versions had none
+            estimator._inputs = None if inputs is None else TableInputs.of(inputs)
             measures = {name: torch.tensor(values) for name, values in content["relevance"].items()}
             estimator._relevance, estimator._rows = Relevance.restored(measures) if measures else None, None
             estimator._restore_own(content)
@@ -408,6 +495,7 @@ class Perceptron:
             problem = f"holds no {cls.saved_as()} of this version of r2d2net: {reason}"
             raise CheckpointError(problem, value=Path(folder)) from error
         estimator.posterior_ = load(folder, net, classes=classes)
+        estimator._show_labels()
         return estimator
 
     @classmethod
@@ -425,6 +513,9 @@ class Perceptron:
 
             raise NotFittedError(f"this {self.saved_as()} is not fitted: call fit before")
 
+    def _show_labels(self) -> None:
+        """Let predictions of the posterior show the labels of classes."""
+
     def _own_state(self) -> dict[str, Any]:
         """Return the state that only the subclass has, as JSON."""
         return {}
@@ -437,6 +528,9 @@ class LabelledPerceptron(Perceptron):
     """A perceptron of classes, which is saved with their labels."""
 
     classes_: np.ndarray
+
+    def _show_labels(self) -> None:
+        self.posterior_.labels = [str(label) for label in self.classes_.tolist()]
 
     def _own_state(self) -> dict[str, Any]:
         return {"classes": storage.plain_labels(self.classes_)}
@@ -464,12 +558,13 @@ def class_numbers(y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return classes, codes.astype(np.int64)
 
 
-def numbers_of(labels: np.ndarray, classes: np.ndarray) -> np.ndarray:
-    """Convert the labels of validation rows to class numbers.
+def numbers_of(labels: np.ndarray, classes: np.ndarray, argument: str = "validation") -> np.ndarray:
+    """Convert the labels of rows to numbers of classes that are known.
 
     Args:
         labels: Labels, (rows,).
         classes: The classes of the training rows.
+        argument: The argument that holds the labels, for errors.
 
     Returns:
         The number of each row's class.
@@ -479,8 +574,9 @@ def numbers_of(labels: np.ndarray, classes: np.ndarray) -> np.ndarray:
     """
     unknown = ~np.isin(labels, classes)
     if unknown.any():
-        problem = ("holds the label ", Value(labels[unknown].tolist()[0]), ", which ", Argument("y"), " does not")
-        raise DataError(problem, argument="validation", fix="leave it out")
+        label = Value(labels[unknown].tolist()[0])
+        problem = ("holds the label ", label, ", which ", Argument("y" if argument != "y" else "classes"), " does not")
+        raise DataError(problem, argument=argument, fix="leave it out")
     order = np.argsort(classes, kind="stable")  # ordinal classes may have another order
     return order[np.searchsorted(classes[order], labels)]
 

@@ -7,8 +7,8 @@ from typing import Any, Self
 
 import numpy as np
 from sklearn.base import RegressorMixin
-from sklearn.utils.validation import validate_data
 
+from r2d2net.columns.column_detection import Targets
 from r2d2net.errors import DataError, Value
 from r2d2net.estimators.base import BayesianPerceptron, about_validation, joined
 from r2d2net.interval_calibration import interval_of
@@ -59,6 +59,8 @@ class R2D2Regressor(RegressorMixin, BayesianPerceptron):
         posterior_: The fitted `r2d2net.Posterior`.
         n_features_in_: Number of inputs.
         feature_names_in_: Names of the inputs, where X had names.
+        columns_: How the columns of X were read, where it was a DataFrame of more than numbers: those that are inputs
+            (``used``), and why others are not (``left_out``).
 
     Example:
         >>> x = np.random.default_rng(0).normal(size=(200, 3))
@@ -70,11 +72,36 @@ class R2D2Regressor(RegressorMixin, BayesianPerceptron):
         0
     """
 
-    def fit(self, X: Any, y: Any) -> Self:
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Fit the network to a table of rows and their targets.
 
         Args:
-            X: Table (rows, inputs) of numbers: an array or a pandas DataFrame.
+            X: Table (rows, inputs): an array of numbers, or a pandas DataFrame, whose columns may also be texts,
+                categories, truth values and dates, and have gaps.
+            y: Targets (rows,) or (rows, outputs).
+            sample_weight: How much each row counts, (rows,): one of weight 2 as two rows that are alike, one of weight
+                0 not at all. The sum stands for the number of rows.
+
+        Returns:
+            The fitted estimator itself.
+
+        Raises:
+            DataError: If the data cannot be used.
+            ParameterError: If a parameter of the estimator lies outside its range, or takes no weights.
+        """
+        return self._fit(X, y, sample_weight)
+
+    def partial_fit(self, X: Any, y: Any) -> Self:
+        """Fit to more rows, which come after those of earlier calls; those are not needed again.
+
+        The first call, or one after `load` or `fit` of one model by SVGI, sets the units of inputs and targets, the
+        encoding of columns and the likelihood: its rows should be typical. Later calls carry on by SVGI from where the
+        posterior is; what earlier rows said is kept as the normal distribution that the posterior is
+        (`r2d2net.inference.carrying_on`). One network is fitted: without ``hidden`` one of the default widths, never
+        several models.
+
+        Args:
+            X: Table (rows, inputs), as in `fit`.
             y: Targets (rows,) or (rows, outputs).
 
         Returns:
@@ -82,20 +109,30 @@ class R2D2Regressor(RegressorMixin, BayesianPerceptron):
 
         Raises:
             DataError: If the data cannot be used.
-            ParameterError: If a parameter of the estimator lies outside its range.
+            ParameterError: If a parameter asks for something else than one model by SVGI without validation rows.
         """
-        X, y = validate_data(self, X, y, dtype=np.float64, multi_output=True, y_numeric=True, ensure_min_samples=2)
-        y = y.astype(np.float64)
-        validation = self._validation(multi_output=True, y_numeric=True)
+        self._require_one_svgi()
+        if not hasattr(self, "posterior_"):
+            return self._fit(X, y, alone=True)
+        X, y = self._more_rows(X, y, multi_output=True, y_numeric=True)
+        return self.carry_on(X, _like_first(y.astype(np.float64), flat=self.posterior_.flat_target))
+
+    def _fit(self, X: Any, y: Any, sample_weight: Any = None, *, alone: bool = False) -> Self:
+        table = X
+        X, y = self._rows_to_fit(X, y, multi_output=True, y_numeric=True)
+        X, y, table, weights = self._of_weight(X, y.astype(np.float64), table, sample_weight)
+        inputs, X = self._learn_inputs(X, table, lambda seed: _averaged(y, seed))
+        validation = self._validation(inputs, multi_output=True, y_numeric=True)
         if isinstance(validation, tuple):
             validation = validation[0], _targets_like(y, validation[1])
-        return self.fit_numbers(X, y, validation, self._folder)
+        self.fit_numbers(X, y, validation, self._folder, alone=alone, weights=weights)
+        return self._with_inputs(inputs)
 
     def predict(self, X: Any, return_std: bool = False) -> np.ndarray | tuple[np.ndarray, np.ndarray]:
         """Predict the mean of each row's target.
 
         Args:
-            X: Table (rows, inputs) of numbers: an array or a pandas DataFrame.
+            X: Table (rows, inputs), as in `fit`.
             return_std: Return the standard deviation of a new observation as well.
 
         Returns:
@@ -115,7 +152,7 @@ class R2D2Regressor(RegressorMixin, BayesianPerceptron):
         held on rows left out.
 
         Args:
-            X: Table (rows, inputs) of numbers: an array or a pandas DataFrame.
+            X: Table (rows, inputs), as in `fit`.
             level: The probability, strictly between 0 and 1.
 
         Returns:
@@ -137,6 +174,20 @@ class R2D2Regressor(RegressorMixin, BayesianPerceptron):
         tags.target_tags.single_output = True
         tags.target_tags.multi_output = True
         return tags
+
+
+def _like_first(y: np.ndarray, *, flat: bool) -> np.ndarray:
+    """Bring targets of one output to the shape of the first call's."""
+    if flat and y.ndim == 2 and y.shape[1] == 1:
+        return y[:, 0]
+    return y if flat or y.ndim == 2 else y[:, None]
+
+
+def _averaged(y: np.ndarray, seed: int) -> Targets:
+    """Return targets as averages by level take them; several have numbers as names."""
+    outputs = y.reshape(len(y), -1)
+    several = outputs.shape[1] > 1
+    return Targets(outputs, [f"output {i}" for i in range(outputs.shape[1])] if several else [], seed)
 
 
 def _targets_like(y: np.ndarray, held: np.ndarray) -> np.ndarray:

@@ -51,6 +51,7 @@ class DPN(Training):
     """
 
     suits_every_prior = False
+    takes_weights = False
 
     clip: float | None = 1.0
     precision: float = 100.0

@@ -52,6 +52,7 @@ class EDL(Training):
     """
 
     suits_every_prior = False
+    takes_weights = False
 
     risk: Literal["cross-entropy", "squared-error"] = "cross-entropy"
     evidence: Link = "softplus"

@@ -77,6 +77,7 @@ class LinearFirst(Method):
     full_batch: ClassVar[bool] = True
     optimizes: ClassVar[bool] = False
     suits_every_net: ClassVar[bool] = False
+    takes_weights: ClassVar[bool] = False
     needs_linear_path: ClassVar[bool] = True
 
     linear_share: float = 0.375

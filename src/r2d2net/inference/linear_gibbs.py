@@ -260,7 +260,7 @@ class LinearChains(Trainer[LinearGibbsState]):
         room = min(
             self.settings.loo_draws, math.ceil(self.planned / LOO_EVERY), int(LOO_MEMORY * self.settings.memory / size)
         )
-        room = 2 * (room // 2) if room > 1 else 0
+        room = 2 * (room // 2) if room > 1 and self.targets.leaves_out else 0
         empty = Moments(
             *(torch.zeros(room, *shape, dtype=self.model.dtype, device=self.model.device) for _ in range(2))
         )
@@ -276,7 +276,7 @@ class LinearChains(Trainer[LinearGibbsState]):
         targets = y.sort(0).values
         if self._rows is None or not torch.equal(self._rows[0], targets):
             x = _design(x, self.weight.shape[1])
-            if y.dim() == 2 and y.shape[1] != self.weight.shape[0]:
+            if y.dim() == 2 and y.shape[1] != self.weight.shape[0] + (not self.targets.leaves_out):
                 fix = f"give it {y.shape[1]} outputs"
                 raise ParameterError(f"has {self.weight.shape[0]} outputs", argument="net", fix=fix)
             keys, order = row_keys(x, y).sort()

@@ -49,22 +49,25 @@ class LinearProblem(NamedTuple):
     x_mean: Tensor
     y_mean: Tensor
     mean_square: Tensor
-    degrees: int
+    degrees: float
     gram: Tensor | None
 
 
-def linear_problem(x: Tensor, y: Tensor, *, intercept: bool) -> LinearProblem:
+def linear_problem(x: Tensor, y: Tensor, *, intercept: bool, weights: Tensor | None = None) -> LinearProblem:
     """Prepare the data of a linear regression.
 
     Args:
         x: Inputs, (n, p).
         y: Targets, (n, outputs).
         intercept: Whether there is an intercept under a flat prior.
+        weights: Weights of the rows, (n,): a row of weight 2 is two rows, and so sqrt(2) times one; None for none.
 
     Returns:
         The problem.
     """
     x, y = x.to(EXACT), y.to(EXACT)
+    if weights is not None:
+        return _weighted_problem(x, y, weights.to(EXACT), intercept=intercept)
     (n, p), share = x.shape, float(intercept)
     x_mean, y_mean = share * x.mean(0), share * y.mean(0)
     x, y = x - x_mean, y - y_mean
@@ -72,6 +75,18 @@ def linear_problem(x: Tensor, y: Tensor, *, intercept: bool) -> LinearProblem:
     if not bool(mean_square.sum() > 0):
         mean_square = torch.ones_like(mean_square)
     return LinearProblem(x, y, x_mean, y_mean, mean_square, n - int(intercept), x.T @ x if p <= n else None)
+
+
+def _weighted_problem(x: Tensor, y: Tensor, weights: Tensor, *, intercept: bool) -> LinearProblem:
+    total, share = float(weights.sum()), float(intercept)
+    x_mean, y_mean = share * (weights @ x) / total, share * (weights @ y) / total
+    roots = weights.sqrt().unsqueeze(1)
+    x, y = roots * (x - x_mean), roots * (y - y_mean)
+    mean_square = x.square().sum(0) / total
+    if not bool(mean_square.sum() > 0):
+        mean_square = torch.ones_like(mean_square)
+    gram = x.T @ x if x.shape[1] <= x.shape[0] else None
+    return LinearProblem(x, y, x_mean, y_mean, mean_square, total - int(intercept), gram)
 
 
 class ByShares:

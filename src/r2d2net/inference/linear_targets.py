@@ -25,6 +25,7 @@ from r2d2net.inference.linear_sweep import Hyper
 from r2d2net.likelihoods import Bernoulli, Categorical, Gaussian
 from r2d2net.likelihoods.base import Noise
 from r2d2net.likelihoods.log_normal import NORMAL
+from r2d2net.likelihoods.weighted import Weighted, is_normal
 from r2d2net.model import BayesianModel
 
 LOGISTIC = math.log(math.pi / math.sqrt(3))  # of the standard deviation of a logistic variable
@@ -42,12 +43,14 @@ class Targets(ABC):
         rows: Number of rows of weights of a chain.
         left_out: Number of quantities of a row that are left out together.
         least_rows: Number of training rows that are needed.
+        leaves_out: Whether there are leave-one-out moments; rows with weights have none.
     """
 
     def __init__(self, hyper: Hyper, outputs: int, *, intercept: bool) -> None:
         self.hyper, self.outputs, self.intercept = hyper, outputs, intercept
         self.rows = self.left_out = outputs
         self.least_rows = 1
+        self.leaves_out = True
 
     def first(self, chains: int, inputs: int, generator: torch.Generator) -> ClassChains:
         """Draw scales from the prior; all else waits for `start`.
@@ -110,11 +113,16 @@ class Targets(ABC):
 class Regression(Targets):
     """Real targets with a learnt noise."""
 
-    def __init__(self, hyper: Hyper, outputs: int, *, intercept: bool) -> None:
+    def __init__(self, hyper: Hyper, outputs: int, *, intercept: bool, weighted: Weighted | None = None) -> None:
         super().__init__(hyper, outputs, intercept=intercept)
         self.least_rows = 1 + int(intercept)
+        self.weighted = weighted
+        self.leaves_out = weighted is None
 
     def problem(self, x: Tensor, y: Tensor) -> LinearProblem:
+        if self.weighted is not None:
+            own, shares = self.weighted.parts(y.to(EXACT))
+            return linear_problem(x, own, intercept=self.intercept, weights=self.weighted.mean * shares)
         return linear_problem(x, y, intercept=self.intercept)
 
     def start(self, problem: LinearProblem, chains: ClassChains, generator: torch.Generator) -> ClassChains:
@@ -128,7 +136,7 @@ class Regression(Targets):
             return chains._replace(linear=linear)
         center = problem.y_mean.repeat(len(linear.variance) // self.rows) - linear.weights @ problem.x_mean
         noise = torch.empty_like(center).normal_(generator=generator)
-        return ClassChains(linear, center + (linear.variance / len(problem.y)).sqrt() * noise)
+        return ClassChains(linear, center + (linear.variance / (problem.degrees + 1)).sqrt() * noise)
 
     def moments(self, problem: LinearProblem, chains: ClassChains, generator: torch.Generator) -> Moments:
         return Moments(*(self.layer(v) for v in regression_moments(problem, self.hyper, chains.linear)))
@@ -200,6 +208,12 @@ def targets_of(
     """
     shown: dict[str, Any] = {"argument": "algorithm", "value": Shown("LinearGibbs")}
     likelihood = model.likelihood
+    weighted = likelihood if isinstance(likelihood, Weighted) else None
+    if weighted is not None and is_normal(weighted):
+        likelihood = weighted.own
+    elif weighted is not None:
+        fix = "use MCLMC or SVGI"
+        raise ParameterError("takes weights of rows for normal noise alone", fix=fix, **shown)
     if type(likelihood) in (Categorical, Bernoulli):
         if type(likelihood) is Categorical and outputs < 2:
             problem = "needs an output for each class, and the network has 1"
@@ -214,4 +228,4 @@ def targets_of(
     if not likelihood.learns_noise:
         fix = "give likelihood=Gaussian(), or use HMC"
         raise ParameterError("learns the noise, and the likelihood has a known one", fix=fix, **shown)
-    return Regression(hyper, outputs, intercept=intercept)
+    return Regression(hyper, outputs, intercept=intercept, weighted=weighted)

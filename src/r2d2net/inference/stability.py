@@ -47,7 +47,8 @@ def start_watch(y: Tensor, noise: Noise) -> Watch:
     zero = torch.zeros((), dtype=y.dtype if y.is_floating_point() else torch.get_default_dtype(), device=y.device)
     variance = zero
     if "variance" in noise and y.dim() == 2:
-        variance = y.var(0, correction=0).expand_as(noise["variance"]).clone()
+        own = y[:, : len(noise["variance"])]  # without weights of rows
+        variance = own.var(0, correction=0).expand_as(noise["variance"]).clone()
     return Watch(zero.clone(), variance, zero.clone(), zero.clone())
 
 

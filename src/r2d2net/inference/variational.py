@@ -396,7 +396,19 @@ class MeanField(Trainer[VariationalState]):
                 output = self.local.forward(leaves[0], leaves[1], fixed, state.buffers, x, generator)
         output = output.to(state.mean.dtype)
         loss = -model.likelihood.log_prob(output, y, state.noise).mean()
-        return output.detach(), loss.detach(), gradients_of(loss, [*leaves, fixed])
+        return output.detach(), loss.detach(), gradients_of(self.objective(loss, leaves), [*leaves, fixed])
+
+    def objective(self, loss: Tensor, leaves: Sequence[Sequence[Tensor]]) -> Tensor:
+        """Return what a step minimises, the KL apart.
+
+        Args:
+            loss: Mean negative log likelihood of the batch.
+            leaves: Drawn weights by parameter; or their means, and their deviations.
+
+        Returns:
+            The loss itself.
+        """
+        return loss
 
     def compiled(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """Return the function, compiled if the settings say so."""

@@ -80,10 +80,24 @@ class Gaussian(Likelihood[Regression]):
         """
         if self.noise is not None:
             return noise
-        old = noise["variance"]
         squares = (like_target(output, y) - y).detach().double().square().sum(0)
+        return self.drawn(weight * squares, weight * len(y), noise, generator)
+
+    def drawn(self, squares: Tensor, count: float, noise: Noise, generator: torch.Generator | None) -> Noise:
+        """Draw s^2 given sums of squared residuals.
+
+        Args:
+            squares: The sums, (outputs,), float64.
+            count: Number of residuals in a sum.
+            noise: The current variance.
+            generator: Source of randomness; None for torch's global generator.
+
+        Returns:
+            The new variance.
+        """
+        old = noise["variance"]
         auxiliary = draw_inverse_gamma(1.0, 1 + 1 / old.double(), generator)
-        new = draw_inverse_gamma((1 + weight * len(y)) / 2, 1 / auxiliary + weight * squares / 2, generator)
+        new = draw_inverse_gamma((1 + count) / 2, 1 / auxiliary + squares / 2, generator)
         return {"variance": positive_finite(new.to(old.dtype))}
 
     def log_prob(self, output: Tensor, y: Tensor, noise: Noise) -> Tensor:

@@ -36,6 +36,7 @@ KINDS = {
     "regression": "Regression",
     "binary": "Binary classification",
     "multiclass": "Classification",
+    "ordinal": "Classification in an order",
 }
 FIRST_EFFECTS = 2  # of the first screen
 LABELS = {

@@ -11,6 +11,7 @@ from torch.utils.data import DataLoader, Dataset
 
 from r2d2net.errors import Argument, ParameterError, Shown, Text, Value, require, require_seed, require_whole
 from r2d2net.inference import SVGI, Method, method_named
+from r2d2net.likelihoods.weighted import Weighted
 from r2d2net.model import BayesianModel
 from r2d2net.posterior import Posterior
 from r2d2net.prediction import PredictionT
@@ -18,6 +19,7 @@ from r2d2net.priors import R2D2
 from r2d2net.run.choice import choose, epochs_for
 from r2d2net.run.health import warn_of
 from r2d2net.run.prepare import Prepared, prepare
+from r2d2net.run.row_weights import require_weighing
 from r2d2net.run.several_runs import clear, run_several
 from r2d2net.run.train import Plan, train
 from r2d2net.specification import describe, describe_model, network_text
@@ -42,6 +44,7 @@ def fit(
     restarts: int = 1,
     jobs: int | None = None,
     n: int | None = None,
+    weights: Any = None,
     standardize: bool = True,
     checkpoint_to: str | Path | None = None,
     checkpoint_every: Literal["epoch"] | float = 60.0,
@@ -84,6 +87,9 @@ def fit(
             activations, by SVGI, CAVI, SVI, MFVI, Radial, MAP or DeepEnsemble) are trained side by side in one pass and
             count as one.
         n: Number of training rows, for streams that do not know it.
+        weights: How much each row counts, (n,), positive numbers: a row of weight 2 counts as two rows that are alike,
+            so that their sum stands for the number of rows. Not for streams, nor for EDL, DPN, LinearFirst, and
+            LinearGibbs of classes.
         standardize: Give the network inputs (of tables) and regression targets of mean 0 and variance 1.
         checkpoint_to: Folder for the run's checkpoint, replaced as the run goes on, and for its posterior at the end.
             A checkpoint that is already there is replaced too: to continue from it use ``resume``.
@@ -125,8 +131,9 @@ def fit(
         checkpoint_to=checkpoint_to,
         checkpoint_every=checkpoint_every,
         resume=resume,
+        weighs=weights is not None,
     ).checked(data)
-    prepared = prepare(model, data, request.batch_size, int(seed), request.validation, n, standardize)
+    prepared = prepare(model, data, request.batch_size, int(seed), request.validation, n, standardize, weights)
     request = request.with_epochs(prepared.batches.n, model)
     request.method.require_batches(prepared.batches.per_epoch())
     if request.chosen is not None and verbose and sys.stderr.isatty():
@@ -168,6 +175,7 @@ class Request:
     checkpoint_every: Literal["epoch"] | float
     resume: str | Path | None
     chosen: str | None = None  # why "auto" chose the algorithm
+    weighs: bool = False  # whether rows have weights
 
     @property
     def folder(self) -> Path | None:
@@ -200,8 +208,13 @@ class Request:
         """
         self._check_each()
         if self.automatic:
-            choice = choose(self.model, data, batch_size=self.batch_size, patience=self.patience)
+            model = self.model
+            if self.weighs:
+                model = model.with_likelihood(Weighted(model.likelihood))
+            choice = choose(model, data, batch_size=self.batch_size, patience=self.patience)
             return replace(self, method=choice.method, automatic=False, chosen=choice.reason).checked(data)
+        if self.weighs:
+            require_weighing(self.method)
         fix: Text
         method, validation, batch_size = self.method, self.validation, self.batch_size
         streams = isinstance(data, (DataLoader, Dataset))
@@ -295,6 +308,7 @@ class Request:
             "batches": prepared.batches.per_epoch(),
             "flat_target": prepared.flat_target,
             "data": prepared.digest,
+            **({"weights": "given"} if self.weighs else {}),
         }
 
         def plan(candidate: str, restart: int) -> Plan:
@@ -303,6 +317,8 @@ class Request:
             own = {"algorithm": describe(method), "model": describe_model(models[candidate])}
             settings = {**several, **own, **common}  # a resumed run that differs names the first that does
             every = self.checkpoint_every
-            return Plan(models[candidate], method, prepared, settings, every, compared, method.runs > 1)
+            likelihood = Weighted.of(self.model.likelihood, prepared.weights)
+            model = models[candidate] if prepared.weights is None else models[candidate].with_likelihood(likelihood)
+            return Plan(model, method, prepared, settings, every, compared, method.runs > 1)
 
         return [plan(candidate, run) for candidate in models for run in range(max(self.restarts, method.runs))]

@@ -144,6 +144,8 @@ def _deep_look(posterior: Posterior[Any], prepared: Prepared, x: Any, y: Tensor)
     draws = min(LOO_DRAWS, MOST_WORK // (max(1, model.size) * len(y)))
     if not (isinstance(x, Tensor) and x.dim() == 2 and isinstance(batches, TensorBatches)) or draws < 1:
         return {}
+    if not prepared.is_whole:  # what is looked at here is the posterior of these rows
+        return {}
     found: dict[str, Any] = {}
     if batches.n * model.size <= MOST_WORK // WORK_PASSES:
         if isinstance(source, MeanFieldDraws):

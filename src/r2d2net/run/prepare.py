@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -13,6 +13,7 @@ from torch.utils.data import DataLoader, Dataset
 
 from r2d2net.errors import Argument, DataError, ParameterError, R2D2NetError, Value, require
 from r2d2net.inference.base import Batch
+from r2d2net.likelihoods.weighted import Weighted
 from r2d2net.model import BayesianModel, refusing_inputs
 from r2d2net.network_inputs import Units, measure_units, no_units
 from r2d2net.run.batches import (
@@ -29,6 +30,7 @@ from r2d2net.run.batches import (
     take,
 )
 from r2d2net.run.global_generator import lent_generator
+from r2d2net.run.row_weights import in_proportion, row_weights
 
 
 @dataclass(frozen=True)
@@ -41,6 +43,24 @@ class Prepared:
     validation: tuple[Any, Tensor] | None  # in the user's units
     flat_target: bool
     digest: str  # of all rows; of a Dataset or DataLoader, of the validation rows alone
+    is_whole: bool = True  # whether the batches, each row once, are all that the posterior is of
+    weights: Tensor | None = None  # of the rows, whose targets then have them as a column (`likelihoods.weighted`)
+    plain_y: Tensor | None = None  # the targets without that column
+
+    @property
+    def own_y(self) -> Tensor:
+        """The training targets as the network sees them, without weights."""
+        return self.y if self.weights is None or self.plain_y is None else self.plain_y
+
+    def plain(self) -> Prepared:
+        """Return rows that stand for those with weights: each so often as its weight says, as many in all."""
+        if self.weights is None:
+            return self
+        assert isinstance(self.batches, TensorBatches)
+        rows = in_proportion(self.weights, len(self.weights))
+        y = self.own_y[rows]
+        batches = replace(self.batches, x=take(self.batches.x, rows), y=y)
+        return replace(self, batches=batches, y=y, weights=None, plain_y=None, is_whole=False)
 
 
 def prepare(
@@ -51,14 +71,19 @@ def prepare(
     validation: float | tuple[Any, Any] | None,
     n: int | None,
     standardize: bool,
+    weights: Tensor | None = None,
 ) -> Prepared:
     if isinstance(data, (DataLoader, Dataset)):
+        if weights is not None:
+            stream = ("is for tensors and arrays, and ", Argument("data"), " is a Dataset or DataLoader")
+            raise ParameterError(stream, argument="weights", fix="leave it out")
         return _prepare_stream(model, data, batch_size, seed, validation, n)
     x, y = as_arrays(data, model.device, model.dtype)
     if n is not None and n != len(y):
         raise ParameterError(
             f", the data have {len(y)} rows", argument="n", value=n, fix=("leave ", Argument("n"), " out")
         )
+    weights = None if weights is None else row_weights(weights, len(y), y.device)
     held: tuple[Any, Tensor] | None = None
     if isinstance(validation, (tuple, list)):
         held = _own_copy(as_arrays(validation, model.device, model.dtype, "validation"))
@@ -72,17 +97,19 @@ def prepare(
             raise DataError(problem, argument="validation", value=validation, fix="use a smaller share")
         held = take(x, order[:count]), y[order[:count]]
         x, y = take(x, order[count:]), y[order[count:]]
+        weights = None if weights is None else weights[order[count:]]
     flat_target = y.dim() == 1
     target = _target(model, y)
     scaled = model.likelihood.network_scale(target)
     units = (
-        measure_units(x, scaled, inputs=True, targets=model.likelihood.standardizes)
+        measure_units(x, scaled, inputs=True, targets=model.likelihood.standardizes, weights=weights)
         if standardize
         else no_units(torch.zeros((), dtype=model.dtype, device=model.device))
     )
     seen = units.targets(scaled)
     rows = min(len(y), default_batch_size(len(y)) if batch_size is None else batch_size)
     batches = TensorBatches(units.inputs(x), seen, rows, seed)
+    digest = data_digest(x, y, held, weights)
     _try_forward(model, next(batches.epoch(0)), seen, target)
     if rows == 1 and needs_rows(model, take(batches.x, slice(0, 1))):
         raise _too_few(batch_size, len(y))
@@ -90,7 +117,13 @@ def prepare(
         own = _target(model, held[1])
         target = units.targets(model.likelihood.network_scale(own))
         _try_forward(model, (units.inputs(held[0]), target), target, own)
-    return Prepared(batches, seen, units, held, flat_target, data_digest(x, y, held))
+    if weights is None:
+        return Prepared(batches, seen, units, held, flat_target, digest)
+    weighted = Weighted.of(model.likelihood, weights)
+    assert isinstance(weighted, Weighted)
+    joined = weighted.joined(seen, weights)
+    batches = replace(batches, y=joined)
+    return Prepared(batches, joined, units, held, flat_target, digest, weights=weights, plain_y=seen)
 
 
 def _prepare_stream(

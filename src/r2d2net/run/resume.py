@@ -12,6 +12,7 @@ from r2d2net import checkpoint
 from r2d2net.errors import CheckpointError
 from r2d2net.inference.base import flatten, part, unflatten
 from r2d2net.posterior import FILE, INTERRUPTED, Posterior, restored
+from r2d2net.run.row_weights import without_weights
 from r2d2net.specification import reading
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ def finished(folder: Path, plan: Plan) -> Posterior[Any] | None:
     with reading(folder / FILE):
         tensors, header = checkpoint.read(folder / FILE)
         require_same(folder / FILE, header["settings"], plan.settings)
-        return restored(plan.read(part(tensors, "state/")), tensors, header)
+        return restored(without_weights(plan.read(part(tensors, "state/"))), tensors, header)
 
 
 def require_same(path: Path, saved: Any, now: Any) -> None:

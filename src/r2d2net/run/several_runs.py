@@ -141,7 +141,7 @@ def _merged(plans: Sequence[Plan], folders: Sequence[Path], outcomes: Sequence[O
     each = [finished(folder, plan) for folder, plan in zip(folders, plans, strict=True)]
     parts = [posterior for posterior in each if posterior is not None]
     together = parts[0].source.with_state(merged([posterior.state for posterior in parts]))
-    prepared = plans[0].prepared
+    prepared = plans[0].prepared.plain()
     history = [
         {name: mean(entry[name] for entry in there if name in entry) for name in there[0]}
         for epoch in zip_longest(*(posterior.history for posterior in parts))

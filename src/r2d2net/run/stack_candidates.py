@@ -5,6 +5,8 @@
     network    A = 0     a perceptron under R2D2, by chains where gradients of all rows are affordable, else by SVGI
     both                 the same beside a linear path; without chains A first (`LinearFirst`) or, for classes, SVGI
 
+Where rows have weights, exact Gibbs sampling is for normal noise alone, and `LinearFirst` for none.
+
 What is affordable is what ``algorithm="auto"`` thinks so (`choice`). With more inputs than rows and no chains there are
 linear models, and for numbers `LinearFirst`; where even linear chains are not affordable, for classes, linear models by
 `MCLMC` or SVGI.
@@ -19,6 +21,7 @@ from typing import Any, Literal, NamedTuple
 from r2d2net.inference import MCLMC, SVGI, LinearFirst, LinearGibbs, Method
 from r2d2net.likelihoods import Bernoulli, Categorical, Likelihood
 from r2d2net.likelihoods.gaussian import Gaussian as GaussianLikelihood
+from r2d2net.likelihoods.weighted import Weighted, is_normal
 from r2d2net.model import AnyPrior
 from r2d2net.priors import R2D2, Gaussian
 from r2d2net.run.choice import LARGEST_GRADIENT, epochs_for, linear_is_affordable
@@ -78,7 +81,8 @@ def candidates_for(shape: Shape, likelihood: Likelihood[Any]) -> list[Candidate]
 
 def _linear(shape: Shape, likelihood: Likelihood[Any]) -> Iterator[Candidate]:
     classes = likelihood.has_classes
-    if type(likelihood) not in EXACT:
+    weighs = isinstance(likelihood, Weighted)
+    if not is_normal(likelihood) if weighs else type(likelihood) not in EXACT:
         if _has_linear_chains(shape) or shape.inputs < shape.rows:
             yield from _linear_without_exact(shape)
         return

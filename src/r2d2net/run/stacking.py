@@ -37,6 +37,7 @@ from r2d2net.inference.linear_collection import LinearCollection
 from r2d2net.inference.stacked import TRAITS, Stacked
 from r2d2net.interval_calibration import FEWEST, IntervalCalibration, containing_level
 from r2d2net.likelihoods import Likelihood
+from r2d2net.likelihoods.weighted import Weighted
 from r2d2net.nets import mlp
 from r2d2net.posterior import FILE, INTERRUPTED, Posterior, load
 from r2d2net.priors import R2D2
@@ -48,6 +49,7 @@ from r2d2net.run.health_line import flags, line
 from r2d2net.run.prepare import Prepared, prepare
 from r2d2net.run.progress import lines
 from r2d2net.run.resume import require_same
+from r2d2net.run.row_weights import in_proportion
 from r2d2net.run.several_runs import FOLDER, clear, run_all
 from r2d2net.run.stack_candidates import Candidate, Form, Shape, candidates_for
 from r2d2net.run.stacked_network import embed, form_network, model_of
@@ -82,6 +84,7 @@ class Search:
         own: The likelihood of the targets in the user's units.
         log_slope: What log densities in the user's units have more than on the network's scale, (n,).
         calibrate: Whether rows left out calibrate intervals.
+        weights: Weights of the rows, (n,); None for none.
     """
 
     x: Tensor
@@ -95,6 +98,11 @@ class Search:
     own: Likelihood[Any]
     log_slope: Tensor
     calibrate: bool = False
+    weights: Tensor | None = None
+
+    def of_rows(self, rows: Tensor) -> Tensor | None:
+        """Return the weights of some rows; None where there are none."""
+        return None if self.weights is None else self.weights[rows]
 
     def plan(self, candidate: Candidate, fold: int) -> Plan:
         """Build the run of a candidate on the rows that a fold does not leave out, or on all rows."""
@@ -121,8 +129,10 @@ class Search:
             checkpoint_to=None,
             checkpoint_every=self.checkpoint_every,
             resume=None,
+            weighs=self.weights is not None,
         ).checked(data)
-        prepared = prepare(model, data, request.batch_size, request.seed, None, None, False)
+        weights = self.of_rows(rows)
+        prepared = prepare(model, data, request.batch_size, request.seed, None, None, False, weights)
         plan = request.plans(prepared)[0]
         name = candidate.name.replace(", ", "-").replace(" ", "-").lower()
         return replace(plan, settings={**plan.settings, "candidate": f"{name}-{'whole' if fold == WHOLE else fold}"})
@@ -151,6 +161,7 @@ def fit_stacked(
     checkpoint_every: float = 60.0,
     verbose: bool = True,
     calibrate: bool = True,
+    weights: Any = None,
 ) -> Posterior[Any]:
     """Fit several models to a table and combine them by stacking.
 
@@ -170,6 +181,7 @@ def fit_stacked(
         checkpoint_every: Seconds between checkpoints of a run.
         verbose: Show progress on a terminal.
         calibrate: Calibrate intervals of numbers by the rows left out, where there are 100 or more.
+        weights: How much each row counts, (n,), in fits, scores and calibration; None for alike.
 
     Returns:
         The posterior of a network whose arguments for `mlp` are ``posterior.settings["stack"]["network"]``.
@@ -188,9 +200,9 @@ def fit_stacked(
     network = {"inputs": inputs, "hidden": widths, "outputs": outputs, "activation": activation}
     place = torch.zeros((), device=device)
     whole = model_of("both", R2D2(), network, likelihood, seed, place)
-    prepared = prepare(whole, data, None, seed, None, None, True)
+    prepared = prepare(whole, data, None, seed, None, None, True, weights)
     assert isinstance(prepared.batches, TensorBatches)
-    x, y = prepared.batches.x, prepared.batches.y
+    x, y = prepared.batches.x, prepared.own_y
     shape = Shape(len(y), inputs, tuple(widths), outputs)
     request = {
         "network": network,
@@ -209,14 +221,16 @@ def fit_stacked(
         y=y,
         likelihood=scaled,
         network=network,
-        candidates=candidates_for(shape, scaled),
+        candidates=candidates_for(shape, Weighted.of(scaled, prepared.weights)),
         folds=folds_of(y, seed, has_classes=likelihood.has_classes),
         seed=seed,
         checkpoint_every=checkpoint_every,
         own=likelihood,
         log_slope=likelihood.log_slope(likelihood.target(torch.as_tensor(data[1]))),
         calibrate=calibrate and not likelihood.has_classes,
+        weights=prepared.weights,
     )
+    prepared = prepared.plain()
     if resume is None:
         with tempfile.TemporaryDirectory(prefix="r2d2net-") as temporary:
             posterior = _searched(search, prepared, request, Path(temporary), time, start, jobs, verbose)
@@ -267,7 +281,9 @@ def _searched(
     if not bool(fits.any()):
         raise DivergenceError("no candidate of the search could be fitted", fix="look for extreme values in columns")
     weights = torch.zeros(len(names), dtype=torch.float64)
-    weights[fits] = stacking_weights(densities[:, fits].clamp(min=HELD_DENSITY)).cpu()
+    counts = search.of_rows(torch.cat(rows))
+    counts = None if counts is None else counts.cpu()
+    weights[fits] = stacking_weights(densities[:, fits].clamp(min=HELD_DENSITY), rows=counts).cpu()
     kept = [k for k in range(len(names)) if weights[k] > 0]
     wholes = _fit_all(search, [(search.candidates[k], WHOLE) for k in kept], folder, jobs, verbose)
     wholes = [_spread(whole, spreads[k]) for k, whole in zip(kept, wholes, strict=True)]
@@ -282,9 +298,10 @@ def _searched(
     levels = None
     if search.calibrate and sum(map(len, rows)) >= FEWEST:
         levels = torch.cat([_levels(search, each, left, weights) for each, left in zip(partial, rows, strict=True)])
+        levels = levels if counts is None else levels[in_proportion(counts, len(counts)).to(levels.device)]
     entries = []
     for k, candidate in enumerate(search.candidates):
-        score = float(densities[:, k].mean() + shift.mean())
+        score = float(_average(densities[:, k].cpu() + shift, counts))
         entries.append(
             {
                 "name": candidate.name,
@@ -300,6 +317,11 @@ def _searched(
     posterior.health = with_held_out(posterior.health, mixture_densities(densities, weights) + shift)
     posterior.calibration = None if levels is None else IntervalCalibration.of(levels)
     return posterior
+
+
+def _average(values: Tensor, weights: Tensor | None) -> Tensor:
+    """Return the mean of numbers of rows, by their weights."""
+    return values.mean() if weights is None else (values * weights).sum() / weights.sum()
 
 
 # --- fits

@@ -21,12 +21,13 @@ LEAST = 0.05
 STEPS, TOLERANCE = 2000, 1e-9
 
 
-def stacking_weights(log_densities: Tensor, *, least: float = LEAST) -> Tensor:
+def stacking_weights(log_densities: Tensor, *, least: float = LEAST, rows: Tensor | None = None) -> Tensor:
     """Find the weights of the mixture with the highest density of unseen rows.
 
     Args:
         log_densities: Log density of each row by each candidate, (rows, candidates); finite, or -inf.
         least: Smallest weight that is not zero.
+        rows: Weights of the rows; None for none.
 
     Returns:
         The weights, (candidates,), float64, with sum 1.
@@ -42,22 +43,24 @@ def stacking_weights(log_densities: Tensor, *, least: float = LEAST) -> Tensor:
     require(fits, "log_densities", tuple(log_densities.shape), "give (rows, candidates), without NaN")
     density = log_densities.double()
     density = torch.exp(density - density.max(1, keepdim=True).values.clamp(min=torch.finfo(torch.float64).min))
+    shares = None if rows is None else rows.to(density) / rows.sum()
     active = torch.ones(density.shape[1], dtype=torch.bool, device=density.device)
     while True:
         weights = torch.zeros_like(density[0])
-        weights[active] = _maximum(density[:, active])
+        weights[active] = _maximum(density[:, active], shares)
         small = active & (weights < least)
         if not bool(small.any()) or int(active.sum()) == 1:
             return weights
         active[weights.where(active, torch.inf).argmin()] = False  # one at a time: the others may gain by it
 
 
-def _maximum(density: Tensor) -> Tensor:
+def _maximum(density: Tensor, shares: Tensor | None) -> Tensor:
     """Return the weights of the maximum by expectation maximisation."""
     weights = torch.full_like(density[0], 1 / density.shape[1])
     for _ in range(STEPS):
         mixture = density @ weights
-        renewed = weights * (density / mixture.clamp(min=torch.finfo(density.dtype).tiny).unsqueeze(1)).mean(0)
+        ratios = density / mixture.clamp(min=torch.finfo(density.dtype).tiny).unsqueeze(1)
+        renewed = weights * (ratios.mean(0) if shares is None else shares @ ratios)
         renewed = renewed / renewed.sum()
         done = bool((renewed - weights).abs().max() < TOLERANCE)
         weights = renewed

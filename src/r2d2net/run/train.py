@@ -34,6 +34,7 @@ from r2d2net.run.health import look_at
 from r2d2net.run.prepare import Prepared
 from r2d2net.run.progress import progress
 from r2d2net.run.resume import finished, restore, store
+from r2d2net.run.row_weights import without_weights
 from r2d2net.run.validation_rows import ValidationRows
 
 EPOCH_DRAWS = 20  # weight draws of an epoch's validation score
@@ -143,8 +144,8 @@ def finish(plan: Plan, run: Progressing, folder: Path | None) -> Posterior[Any]:
     Returns:
         The posterior.
     """
-    prepared, settings = plan.prepared, plan.settings
-    source = plan.trainer.finish(run.state if run.best is None else run.best)
+    prepared, settings = plan.prepared.plain(), plan.settings
+    source = without_weights(plan.trainer.finish(run.state if run.best is None else run.best))
     if not plan.is_part:
         source = with_noise_of_validation(source, prepared)
     posterior: Posterior[Any] = Posterior(

@@ -87,6 +87,27 @@ class Relevance(NamedTuple):
         """
         return self._replace(kept=torch.zeros_like(self.kept))
 
+    @property
+    def names(self) -> list[str]:
+        """Names of the inputs: their numbers, unless they have others (`NamedRelevance`)."""
+        return [str(place) for place in range(len(self.share))]
+
+    def among(self, inputs: int, places: Sequence[int]) -> Relevance:
+        """Put the measures at places among more inputs, of which the others have no relevance.
+
+        Args:
+            inputs: Number of all inputs.
+            places: Where those stand that are measured.
+
+        Returns:
+            The measures of all inputs.
+        """
+        nothing = {name: -1.0 if name == "group" else 0.0 for name in self._fields}
+        whole = {name: part.new_full((inputs,), nothing[name]) for name, part in self._asdict().items()}
+        for name, part in self._asdict().items():
+            whole[name][list(places)] = part
+        return Relevance(**whole)
+
     @classmethod
     def restored(cls, measures: Mapping[str, Tensor]) -> Relevance:
         """Restore what a file kept; files of earlier versions have neither shares nor groups.
@@ -104,9 +125,10 @@ class Relevance(NamedTuple):
     def _repr_html_(self) -> str:
         """Show the inputs in a notebook, the most important first."""
         order, errors = self.share.argsort(descending=True, stable=True).tolist(), self.share_std
+        names = self.names
         rows = (
             [
-                place,
+                names[place],
                 f"{float(self.share[place]):.1%} ± {float(errors[place]):.1%}",
                 f"{float(self.mean[place]):.1%} ({float(self.low[place]):.1%} to {float(self.high[place]):.1%})",
                 f"{float(self.alone[place]):.1%}",
@@ -118,6 +140,40 @@ class Relevance(NamedTuple):
         caption = f"Relevance: {kept} of {inputs} inputs kept"
         caption += f"; the first {MOST_SHOWN} by share" if inputs > MOST_SHOWN else ""
         return html_table(caption, ["input", "share", "lost if shuffled (90%)", "by itself", ""], rows)
+
+
+class NamedRelevance(Relevance):
+    """Relevance of inputs that have names, such as the columns of a table."""
+
+    _names: list[str]
+
+    @classmethod
+    def of(cls, relevance: Relevance, names: Sequence[str]) -> NamedRelevance:
+        """Give inputs names.
+
+        Args:
+            relevance: The measures.
+            names: A name for each input.
+
+        Returns:
+            The same measures.
+        """
+        named = cls(*relevance)
+        named._names = list(names)
+        return named
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the inputs."""
+        return self._names
+
+    def without_kept(self) -> NamedRelevance:
+        """Keep no input, for a network that predicts no better than a constant.
+
+        Returns:
+            The same measures with no input kept.
+        """
+        return NamedRelevance.of(super().without_kept(), self._names)
 
 
 @torch.no_grad()

@@ -16,9 +16,9 @@ import torch
 from scipy.special import ndtri
 
 from r2d2net import checkpoint
+from r2d2net.columns.cell_parsing import Values
+from r2d2net.columns.input_columns import Columns
 from r2d2net.errors import CheckpointError
-from r2d2net.tables.cell_parsing import Values
-from r2d2net.tables.input_columns import Columns
 
 if TYPE_CHECKING:
     from r2d2net.tables.novelty import Novelty

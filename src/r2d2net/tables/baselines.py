@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from r2d2net.tables.cell_parsing import Values
+from r2d2net.columns.cell_parsing import Values
 from r2d2net.tables.training_table import TrainingTable
 
 RIDGE, LOGISTIC, TREES = "ridge regression", "logistic regression", "boosted trees"

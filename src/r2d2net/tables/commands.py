@@ -11,6 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
+from r2d2net.columns.phrases import counted, listed
 from r2d2net.errors import Argument, ParameterError, Shown
 from r2d2net.options import Json, Quiet
 from r2d2net.registry import (
@@ -23,7 +24,6 @@ from r2d2net.registry import (
     PRIORS,
     SUITABLE_PRIORS,
 )
-from r2d2net.tables.phrases import counted, listed
 
 app = typer.Typer()
 

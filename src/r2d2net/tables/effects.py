@@ -15,15 +15,15 @@ from typing import Any
 
 import numpy as np
 
+from r2d2net.columns.cell_parsing import Values
+from r2d2net.columns.column_encoders import MISSING, OTHER, CategoryEncoder
+from r2d2net.columns.date_inputs import SEASON, DateEncoder
+from r2d2net.columns.input_columns import ColumnEncoder, Columns
+from r2d2net.columns.target_statistics import TargetEncoder
 from r2d2net.posterior import Posterior
 from r2d2net.shrinkage import partial_dependence
-from r2d2net.tables.cell_parsing import Values
-from r2d2net.tables.column_encoders import MISSING, OTHER, CategoryEncoder
-from r2d2net.tables.date_inputs import SEASON, DateEncoder
-from r2d2net.tables.input_columns import ColumnEncoder, Columns
 from r2d2net.tables.prediction_task import Task
 from r2d2net.tables.settings import Settings
-from r2d2net.tables.target_statistics import TargetEncoder
 
 FILE = "effects.json"
 MOST_INPUTS, MOST_CLASSES = 8, 6

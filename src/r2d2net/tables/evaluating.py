@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
+from r2d2net.columns.column_encoders import Counts
+from r2d2net.columns.input_columns import ignored, notes_of
+from r2d2net.columns.phrases import counted
 from r2d2net.errors import DataError
-from r2d2net.tables.column_encoders import Counts
 from r2d2net.tables.file_reader import digest, encoding_note, read_blocks
-from r2d2net.tables.input_columns import ignored, notes_of
 from r2d2net.tables.novelty import is_unlike
-from r2d2net.tables.phrases import counted
 from r2d2net.tables.run_folder import FittedRun
 from r2d2net.tables.scores import Scored, constant_losses
 from r2d2net.tables.target_scores import TargetScores

@@ -16,18 +16,18 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from r2d2net.columns.column_encoders import Counts
+from r2d2net.columns.input_columns import ignored, notes_of
+from r2d2net.columns.phrases import listed
 from r2d2net.errors import DataError, ParameterError
 from r2d2net.likelihoods.log_normal import LogRegression
 from r2d2net.prediction import Classification
 from r2d2net.run.threads import one_thread
 from r2d2net.shrinkage import contributions
 from r2d2net.tables.background import load_background
-from r2d2net.tables.column_encoders import Counts
 from r2d2net.tables.file_reader import encoding_note, read_blocks
-from r2d2net.tables.input_columns import ignored, notes_of
 from r2d2net.tables.inspecting import relevance_of_run
 from r2d2net.tables.novelty import is_unlike
-from r2d2net.tables.phrases import listed
 from r2d2net.tables.run_folder import FittedRun
 from r2d2net.tables.validation import require_no_spreadsheet
 

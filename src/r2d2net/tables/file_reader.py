@@ -21,9 +21,9 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from r2d2net.columns.column_names import FIX, are_data
+from r2d2net.columns.phrases import quoted_names
 from r2d2net.errors import DataError
-from r2d2net.tables.column_names import FIX, are_data
-from r2d2net.tables.phrases import quoted_names
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -15,6 +15,8 @@ from typing import Any
 
 import numpy as np
 
+from r2d2net.columns.input_columns import Columns
+from r2d2net.columns.phrases import counted
 from r2d2net.errors import Argument, CheckpointError, DataError, DivergenceError, Interrupted, R2D2NetError
 from r2d2net.estimators.perceptron import RELEVANCE_DRAWS, RELEVANCE_ROWS, SHUFFLES
 from r2d2net.files import replace_when_written, write_json
@@ -29,10 +31,8 @@ from r2d2net.tables import effects, run_folder
 from r2d2net.tables.background import learn_background, save_background
 from r2d2net.tables.baselines import fit_baselines
 from r2d2net.tables.file_reader import digest
-from r2d2net.tables.input_columns import Columns
 from r2d2net.tables.novelty import FEWEST, Novelty, is_unlike, learn_novelty
 from r2d2net.tables.pair_effects import pair_effects_of
-from r2d2net.tables.phrases import counted
 from r2d2net.tables.prediction_columns import NUMBER_COLUMNS, prediction_columns
 from r2d2net.tables.scores import Scored, constant_losses, losses_of
 from r2d2net.tables.settings import Settings

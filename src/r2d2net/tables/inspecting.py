@@ -8,11 +8,11 @@ from typing import Any
 
 import torch
 
+from r2d2net.columns.input_columns import Columns
 from r2d2net.errors import CheckpointError
 from r2d2net.likelihoods import LogNormal
 from r2d2net.posterior import Posterior
 from r2d2net.shrinkage import effective_weights
-from r2d2net.tables.input_columns import Columns
 from r2d2net.tables.run_folder import RELEVANCE, FittedRun, read_json
 
 NOISE_DRAWS = 20  # samplers draw the noise too

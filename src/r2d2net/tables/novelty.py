@@ -23,8 +23,8 @@ import numpy as np
 import torch
 
 from r2d2net import checkpoint
+from r2d2net.columns.cell_parsing import Values
 from r2d2net.errors import CheckpointError
-from r2d2net.tables.cell_parsing import Values
 
 ALARM = 0.01
 FEWEST = round(1 / ALARM) - 1  # rows without which no p-value is so small

@@ -13,11 +13,11 @@ from typing import Any
 
 import numpy as np
 
+from r2d2net.columns.cell_parsing import Values
+from r2d2net.columns.input_columns import Columns
 from r2d2net.posterior import Posterior
 from r2d2net.shrinkage import interactions, partial_dependence
-from r2d2net.tables.cell_parsing import Values
 from r2d2net.tables.effects import LEVEL, values_of
-from r2d2net.tables.input_columns import Columns
 from r2d2net.tables.prediction_task import Task
 from r2d2net.tables.settings import Settings
 

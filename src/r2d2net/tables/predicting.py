@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
 
+from r2d2net.columns.column_encoders import Counts
+from r2d2net.columns.input_columns import chosen_columns, ignored, notes_of
 from r2d2net.errors import DataError, ParameterError
 from r2d2net.run.threads import one_thread
-from r2d2net.tables.column_encoders import Counts
 from r2d2net.tables.file_reader import encoding_note, read_blocks
-from r2d2net.tables.input_columns import chosen_columns, ignored, notes_of
 from r2d2net.tables.prediction_columns import names_of, prediction_columns
 from r2d2net.tables.prediction_writer import prediction_writer
 from r2d2net.tables.run_folder import FittedRun

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from r2d2net.columns.cell_parsing import Values
 from r2d2net.interval_calibration import IntervalCalibration, interval_of
 from r2d2net.prediction import Classification, Mixture, Prediction
-from r2d2net.tables.cell_parsing import Values
 from r2d2net.tables.novelty import is_unlike
 from r2d2net.tables.prediction_task import Task
 

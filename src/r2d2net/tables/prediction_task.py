@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from r2d2net.columns.cell_parsing import LARGEST, MISSING_WORDS, Values, parse_numbers
+from r2d2net.columns.date_formats import detect_date_formats
+from r2d2net.columns.format_rules import DURATIONS_NOTE, NO_RULES, ColumnFormat, FormatRules, choose_number_format
+from r2d2net.columns.number_formats import unit_note
+from r2d2net.columns.phrases import quoted_names
+from r2d2net.columns.raw_columns import READABLE, RawColumn, RawTable, level_places, merge_truth_values
 from r2d2net.errors import Argument, CheckpointError, DataError, Shown, Text, Value, require
-from r2d2net.tables.cell_parsing import LARGEST, MISSING_WORDS, Values, parse_numbers
-from r2d2net.tables.date_formats import detect_date_formats
-from r2d2net.tables.format_rules import DURATIONS_NOTE, NO_RULES, ColumnFormat, FormatRules, choose_number_format
-from r2d2net.tables.number_formats import unit_note
-from r2d2net.tables.phrases import quoted_names
-from r2d2net.tables.raw_columns import READABLE, RawColumn, RawTable, level_places, merge_truth_values
 
 if TYPE_CHECKING:
     import pandas as pd

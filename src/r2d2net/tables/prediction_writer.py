@@ -16,9 +16,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Protocol
 
+from r2d2net.columns.cell_parsing import number_text
 from r2d2net.errors import ParameterError
 from r2d2net.files import is_stream, replace_when_written
-from r2d2net.tables.cell_parsing import number_text
 from r2d2net.tables.file_reader import PARQUET, is_parquet, require_parquet, stored_types
 
 if TYPE_CHECKING:

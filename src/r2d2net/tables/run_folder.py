@@ -18,14 +18,14 @@ from typing import Any
 
 import numpy as np
 
+from r2d2net.columns.cell_parsing import Values
+from r2d2net.columns.column_encoders import Encoded
+from r2d2net.columns.input_columns import Columns
 from r2d2net.errors import Argument, CheckpointError, ParameterError
 from r2d2net.estimators.perceptron import LabelledPerceptron, Perceptron
 from r2d2net.files import make_folder
 from r2d2net.prediction import Prediction
 from r2d2net.tables import background, effects, novelty
-from r2d2net.tables.cell_parsing import Values
-from r2d2net.tables.column_encoders import Encoded
-from r2d2net.tables.input_columns import Columns
 from r2d2net.tables.novelty import Novelty
 from r2d2net.tables.prediction_task import Task
 from r2d2net.tables.settings import Settings

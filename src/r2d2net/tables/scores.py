@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import torch
 
+from r2d2net.columns.cell_parsing import Values
 from r2d2net.interval_calibration import IntervalCalibration, interval_of, level_of
 from r2d2net.metrics import accuracy, brier, ece, macro_auroc, rmse
 from r2d2net.prediction import Classification, Mixture, Prediction
-from r2d2net.tables.cell_parsing import Values
 from r2d2net.tables.prediction_task import Task
 from r2d2net.tables.verdict import LOG_LOSS, NLL, RMSE
 

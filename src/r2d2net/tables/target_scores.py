@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 import torch
 
+from r2d2net.columns.cell_parsing import Values
 from r2d2net.interval_calibration import IntervalCalibration
 from r2d2net.prediction import Mixture, Prediction
 from r2d2net.tables.baselines import BaselinePrediction
-from r2d2net.tables.cell_parsing import Values
 from r2d2net.tables.prediction_task import Task
 from r2d2net.tables.scores import Scored, baseline_of, constant_losses, losses_of
 from r2d2net.tables.verdict import CONSTANT, judge

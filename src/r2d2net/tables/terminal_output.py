@@ -14,9 +14,9 @@ from rich.progress import Progress
 from rich.table import Table
 from rich.text import Text
 
+from r2d2net.columns.phrases import counted
 from r2d2net.run.progress import terminal
 from r2d2net.tables.novelty import FEWEST
-from r2d2net.tables.phrases import counted
 
 MOST_INPUTS = 12
 NEEDED = 0.95  # as `shrinkage.relevance.LEVEL`, whose import takes a second

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import numpy as np
 
+from r2d2net.columns.cell_parsing import Values
+from r2d2net.columns.format_rules import FormatRules, detect_column_format
+from r2d2net.columns.phrases import counted, quoted_names
+from r2d2net.columns.raw_columns import RawTable
 from r2d2net.errors import Argument, DataError, ParameterError
-from r2d2net.tables.cell_parsing import Values
-from r2d2net.tables.format_rules import FormatRules, detect_column_format
-from r2d2net.tables.phrases import counted, quoted_names
 from r2d2net.tables.prediction_task import Task
-from r2d2net.tables.raw_columns import RawTable
 
 LEAST_OF_CLASS = 2  # training rows
 

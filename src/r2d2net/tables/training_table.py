@@ -7,17 +7,17 @@ from pathlib import Path
 
 import numpy as np
 
+from r2d2net.columns.cell_parsing import Values
+from r2d2net.columns.column_detection import Targets, learn_inputs
+from r2d2net.columns.column_encoders import CategoryEncoder, Encoded, NumberEncoder
+from r2d2net.columns.column_names import FIX, are_data, meant
+from r2d2net.columns.format_rules import FormatRules, detect_format_rules
+from r2d2net.columns.input_columns import Columns, chosen_columns, notes_of
+from r2d2net.columns.phrases import counted, quoted_names
+from r2d2net.columns.raw_columns import RawColumn, RawTable
 from r2d2net.errors import DataError, ParameterError
-from r2d2net.tables.cell_parsing import Values
-from r2d2net.tables.column_detection import Targets, learn_inputs
-from r2d2net.tables.column_encoders import CategoryEncoder, Encoded, NumberEncoder
-from r2d2net.tables.column_names import FIX, are_data, meant
 from r2d2net.tables.file_reader import encoding_note, read_table, separator_of
-from r2d2net.tables.format_rules import FormatRules, detect_format_rules
-from r2d2net.tables.input_columns import Columns, chosen_columns, notes_of
-from r2d2net.tables.phrases import counted, quoted_names
 from r2d2net.tables.prediction_task import Task, detect_task
-from r2d2net.tables.raw_columns import RawColumn, RawTable
 from r2d2net.tables.settings import AUTO, Settings
 from r2d2net.tables.time_split import last_rows, random_note, require_classes, split_note, times_of
 

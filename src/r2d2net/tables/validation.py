@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from r2d2net.columns.cell_parsing import Values
 from r2d2net.errors import Argument, DataError, ParameterError, Shown
 from r2d2net.estimators.named_settings import prior_of
 from r2d2net.inference import method_named
@@ -18,7 +19,6 @@ from r2d2net.nets import mlp
 from r2d2net.priors import R2D2
 from r2d2net.registry import FOR_ONE_LAYER, PRIORS
 from r2d2net.run.likelihood_choice import likelihood_named
-from r2d2net.tables.cell_parsing import Values
 from r2d2net.tables.prediction_task import LEAST, MOST, Task
 from r2d2net.tables.settings import AUTO, Settings
 from r2d2net.tables.training_table import CLASSES, WITHOUT

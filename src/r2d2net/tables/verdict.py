@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from r2d2net.tables.cell_parsing import Values
+from r2d2net.columns.cell_parsing import Values
 
 ERRORS = 2.0  # standard errors beyond which two models differ
 USELESS = 0.98  # score as a share of the best constant's from which a model has found nothing

@@ -12,9 +12,9 @@ from functools import lru_cache
 
 import numpy as np
 
-from r2d2net.tables.cell_parsing import parse_days
-from r2d2net.tables.number_formats import SAMPLE, CandidateFormats, best_reading, settled_reading
-from r2d2net.tables.raw_columns import RawColumn, random_places
+from r2d2net.columns.cell_parsing import parse_days
+from r2d2net.columns.number_formats import SAMPLE, CandidateFormats, best_reading, settled_reading
+from r2d2net.columns.raw_columns import RawColumn, random_places
 
 SLASHED = ("%d/%m/%Y", "%m/%d/%Y", "%Y/%m/%d", "%d/%m/%y", "%m/%d/%y", "%d-%m-%Y", "%m-%d-%Y")
 DOTTED = ("%d.%m.%Y", "%Y.%m.%d", "%d.%m.%y")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from r2d2net.tables.cell_parsing import (
+from r2d2net.columns.cell_parsing import (
     Values,
     are_empty,
     cell_texts,

@@ -26,9 +26,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from r2d2net.tables.cell_parsing import Values
-from r2d2net.tables.column_encoders import FARTHEST, Counts, Encoded
-from r2d2net.tables.raw_columns import RawColumn, level_places
+from r2d2net.columns.cell_parsing import Values
+from r2d2net.columns.column_encoders import FARTHEST, Counts, Encoded
+from r2d2net.columns.raw_columns import RawColumn, level_places
 
 if TYPE_CHECKING:
     import pandas as pd

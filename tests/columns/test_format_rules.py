@@ -4,9 +4,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from r2d2net.columns.format_rules import detect_format_rules
+from r2d2net.columns.input_columns import Columns
 from r2d2net.errors import ParameterError
-from r2d2net.tables.format_rules import detect_format_rules
-from r2d2net.tables.input_columns import Columns
 from r2d2net.tables.prediction_task import Task
 from r2d2net.tables.settings import Settings
 from r2d2net.tables.training_table import read_training_table

@@ -6,8 +6,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from r2d2net.tables.format_rules import NO_RULES, choose_date_format, choose_number_format, detect_format_rules
-from r2d2net.tables.raw_columns import RawColumn
+from r2d2net.columns.format_rules import NO_RULES, choose_date_format, choose_number_format, detect_format_rules
+from r2d2net.columns.raw_columns import RawColumn
 from table_runs import learn_columns
 
 

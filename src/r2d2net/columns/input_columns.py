@@ -24,14 +24,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from r2d2net.columns.column_encoders import CategoryEncoder, Counts, Encoded, NumberEncoder
+from r2d2net.columns.column_names import FIX, are_data
+from r2d2net.columns.date_formats import date_format_in_words
+from r2d2net.columns.date_inputs import DateEncoder
+from r2d2net.columns.phrases import counted, quoted_names
+from r2d2net.columns.raw_columns import READABLE
+from r2d2net.columns.target_statistics import TargetEncoder
 from r2d2net.errors import CheckpointError, DataError, ParameterError, Shown
-from r2d2net.tables.column_encoders import CategoryEncoder, Counts, Encoded, NumberEncoder
-from r2d2net.tables.column_names import FIX, are_data
-from r2d2net.tables.date_formats import date_format_in_words
-from r2d2net.tables.date_inputs import DateEncoder
-from r2d2net.tables.phrases import counted, quoted_names
-from r2d2net.tables.raw_columns import READABLE
-from r2d2net.tables.target_statistics import TargetEncoder
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -7,9 +7,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from r2d2net.columns.column_detection import Targets
+from r2d2net.columns.input_columns import Columns, notes_of
 from r2d2net.errors import DataError, ParameterError
-from r2d2net.tables.column_detection import Targets
-from r2d2net.tables.input_columns import Columns, notes_of
 from table_runs import learn_columns
 
 

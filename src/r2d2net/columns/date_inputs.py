@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from r2d2net.tables.cell_parsing import Values
-from r2d2net.tables.column_encoders import Counts, Encoded, NumberEncoder
-from r2d2net.tables.raw_columns import RawColumn
+from r2d2net.columns.cell_parsing import Values
+from r2d2net.columns.column_encoders import Counts, Encoded, NumberEncoder
+from r2d2net.columns.raw_columns import RawColumn
 
 if TYPE_CHECKING:
     import pandas as pd

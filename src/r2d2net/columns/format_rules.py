@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from r2d2net.tables.date_formats import date_format_in_words, detect_date_formats
-from r2d2net.tables.number_formats import CandidateFormats, detect_number_formats
-from r2d2net.tables.raw_columns import RawColumn, RawTable
+from r2d2net.columns.date_formats import date_format_in_words, detect_date_formats
+from r2d2net.columns.number_formats import CandidateFormats, detect_number_formats
+from r2d2net.columns.raw_columns import RawColumn, RawTable
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -16,8 +16,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from r2d2net.tables.cell_parsing import Values, parse_numbers
-from r2d2net.tables.raw_columns import READABLE, RawColumn, random_places
+from r2d2net.columns.cell_parsing import Values, parse_numbers
+from r2d2net.columns.raw_columns import READABLE, RawColumn, random_places
 
 MARKS = (".,", ". ", ".'", ",.", ", ", ",'")  # decimal, thousands
 MONEY = "$¢£¥€₩₪₫₹₺₽"

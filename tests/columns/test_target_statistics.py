@@ -7,9 +7,9 @@ import pandas as pd
 import pytest
 from sklearn.preprocessing import TargetEncoder as Reference
 
-from r2d2net.tables.column_detection import Targets, learn_inputs
-from r2d2net.tables.input_columns import Columns
-from r2d2net.tables.target_statistics import cross_fitted, learn_statistics, shrunk_means
+from r2d2net.columns.column_detection import Targets, learn_inputs
+from r2d2net.columns.input_columns import Columns
+from r2d2net.columns.target_statistics import cross_fitted, learn_statistics, shrunk_means
 
 
 def levels_and_targets(rows=3000, levels=300, spread=1.0, seed=0):

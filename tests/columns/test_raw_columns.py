@@ -6,8 +6,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from r2d2net.tables import raw_columns
-from r2d2net.tables.raw_columns import KEPT_ROWS, RawColumn, RawTable
+from r2d2net.columns import raw_columns
+from r2d2net.columns.raw_columns import KEPT_ROWS, RawColumn, RawTable
 from r2d2net.tables.settings import Settings
 from r2d2net.tables.training_table import read_training_table
 

@@ -4,8 +4,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from r2d2net.tables.date_inputs import date_parts, part_inputs
-from r2d2net.tables.input_columns import Columns
+from r2d2net.columns.date_inputs import date_parts, part_inputs
+from r2d2net.columns.input_columns import Columns
 from table_runs import learn_columns
 
 

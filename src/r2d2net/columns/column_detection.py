@@ -16,16 +16,16 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from r2d2net.columns.cell_parsing import Values
+from r2d2net.columns.column_encoders import CategoryEncoder, Counts, Encoded, NumberEncoder
+from r2d2net.columns.date_inputs import DateEncoder, date_parts, part_inputs
+from r2d2net.columns.format_rules import NO_RULES, ColumnFormat, FormatRules, detect_column_format
+from r2d2net.columns.input_columns import ColumnEncoder, Columns, chosen_columns
+from r2d2net.columns.number_formats import unit_note
+from r2d2net.columns.phrases import listed
+from r2d2net.columns.raw_columns import RawColumn, RawTable, merge_truth_values
+from r2d2net.columns.target_statistics import learn_statistics
 from r2d2net.errors import Argument, DataError, Value
-from r2d2net.tables.cell_parsing import Values
-from r2d2net.tables.column_encoders import CategoryEncoder, Counts, Encoded, NumberEncoder
-from r2d2net.tables.date_inputs import DateEncoder, date_parts, part_inputs
-from r2d2net.tables.format_rules import NO_RULES, ColumnFormat, FormatRules, detect_column_format
-from r2d2net.tables.input_columns import ColumnEncoder, Columns, chosen_columns
-from r2d2net.tables.number_formats import unit_note
-from r2d2net.tables.phrases import listed
-from r2d2net.tables.raw_columns import RawColumn, RawTable, merge_truth_values
-from r2d2net.tables.target_statistics import learn_statistics
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -88,7 +88,7 @@ class LearntInputs(NamedTuple):
 
 def learn_inputs(
     table: pd.DataFrame | RawTable,
-    target: str | Sequence[str],
+    target: str | Sequence[str] | None,
     categorical: Sequence[str] = (),
     ignore: Sequence[str] = (),
     keep: Sequence[str] = (),
@@ -102,7 +102,7 @@ def learn_inputs(
 
     Args:
         table: The table.
-        target: The column that is no input, or several.
+        target: The column that is no input, or several; None where all are.
         categorical: Columns that are categories even if written in numbers, as `chosen_columns` takes them.
         ignore: Columns to leave out.
         keep: Columns to use even if they look like row numbers or identifiers.
@@ -118,7 +118,7 @@ def learn_inputs(
         DataError: No column can be used, or there are more than `MOST_INPUTS` inputs.
     """
     raw = RawTable.of(table)
-    targets_named = [target] if isinstance(target, str) else list(target)
+    targets_named = [target] if isinstance(target, str) else list(target or ())
     everything = np.arange(len(raw))
     rows = everything if rows is None else rows
     training = everything if training is None else training
@@ -156,13 +156,15 @@ def learn_inputs(
             read_as[name] = note
     if not used:
         reasons = ", ".join(f"{name!r} ({why})" for name, why in list(left_out.items())[:5]) or "there is no other"
+        if target is None:
+            raise DataError(f"no column can be used: {reasons}", fix="add other columns")
         raise DataError(
             ("no column besides ", Value(", ".join(targets_named)), f" can be used: {reasons}"),
             fix=("add other columns, or see ", Argument("ignore"), " and ", Argument("keep")),
         )
     if inputs > MOST_INPUTS:
         problem = f"the columns make {inputs} inputs, more than {MOST_INPUTS}"
-        raise DataError(problem, fix=("leave some out by ", Argument("ignore")))
+        raise DataError(problem, fix="drop some" if target is None else ("leave some out by ", Argument("ignore")))
     return LearntInputs(Columns(tuple(used), left_out, read_as), Encoded.beside(parts), counts)
 
 
