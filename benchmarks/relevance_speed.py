@@ -24,7 +24,7 @@ from r2d2net.posterior import Posterior
 from r2d2net.provenance import provenance
 from r2d2net.shrinkage import input_relevance
 
-LIMITS = {("linear", 71): 1.0, ("linear", 500): 1.0, ("one hidden layer", 71): 1.0}  # CPU seconds
+LIMITS = {(name, rows): 1.0 for name in ("linear", "one hidden layer") for rows in (71, 500)}  # CPU seconds
 HIDDEN: dict[str, tuple[int, ...]] = {"linear": (), "one hidden layer": (50,), "two hidden layers": (50, 50)}
 
 
