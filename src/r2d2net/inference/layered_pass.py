@@ -25,6 +25,8 @@ from r2d2net.model import BayesianModel
 from r2d2net.nets.linear_path import LinearPath
 
 LEAST_VARIANCE = 1e-20  # of an activation: below, it is not drawn. A root has no slope at zero
+NARROW = 16  # numbers of a vector unit
+SEVERAL = 4  # networks from which the time of products matters beside that of calls
 aten = torch.ops.aten
 
 
@@ -256,16 +258,28 @@ class LayeredPass:
                 g = ACTIVATIONS[type(module)].backward(module, g, tape.values[k], tape.values[k + 1])
             both = _of_means_and_variances(g, tape)
             parts.append(None if layer.bias is None else both.sum(1))
-            parts.append(torch.bmm(both.mT, tape.inputs).flatten(1))
+            parts.append(_weight_gradient(both, tape.inputs).flatten(1))
             if number:
-                g = torch.bmm(both, room.weights[number])
+                weight = room.weights[number]
+                outer = layer.outputs == 1 and len(both) >= SEVERAL  # where bmm is the slower one
+                g = both * weight if outer else torch.bmm(both, weight)
                 if tape.ratio is not None:  # in h and in h^2, twice over
                     in_mean, in_square = g.chunk(2)
                     g = in_mean.addcmul_(tape.inputs[:networks], in_square)
         parts.reverse()  # weight, bias, weight, ... in the order of the layers
         if room.path is not None:
-            parts.append(torch.bmm(_of_means_and_variances(gradient, tapes[-1]).mT, tapes[-1].inputs).flatten(1))
+            parts.append(_weight_gradient(_of_means_and_variances(gradient, tapes[-1]), tapes[-1].inputs).flatten(1))
         return torch.cat([part for k in self.order if (part := parts[k]) is not None], 1)
+
+
+def _weight_gradient(gradient: Tensor, inputs: Tensor) -> Tensor:
+    """Return the sums over rows of g h', (networks, outputs, inputs).
+
+    For narrow inputs the transposed product is the quicker one.
+    """
+    if inputs.shape[2] < NARROW <= gradient.shape[2] and len(gradient) >= SEVERAL:
+        return torch.bmm(inputs.mT, gradient).mT
+    return torch.bmm(gradient.mT, inputs)
 
 
 def standard_normal(like: Tensor, generators: Sequence[torch.Generator]) -> Tensor:
