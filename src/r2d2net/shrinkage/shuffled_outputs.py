@@ -141,15 +141,16 @@ class ShuffledOutputs:
         self.tensors = {**model.parameters(weights, fixed), **buffers}
         self.parts = parts_of(model)
         model.net.eval()
-        self.before = self._of_outputs(
-            torch.cat([self._flat(model.call(model.net, self.tensors, rows)) for rows in x.split(ROWS)])
-        )
         if self.parts is None:
+            self.before = self._at(x)
             return
         self.weight = self.tensors[f"{self.parts.first}weight"]  # (units, columns)
         self.start = nn.functional.linear(x, self.weight, self.tensors.get(f"{self.parts.first}bias"))
         straight = self.parts.straight
         self.straight = None if straight is None else self._of_outputs(self.tensors[straight].T)  # (columns, outputs)
+        output = torch.cat([self._flat(self._later(rows)) for rows in self.start.split(ROWS)])
+        output = output if straight is None else output + nn.functional.linear(x, self.tensors[straight])
+        self.before = self._of_outputs(output)
         self.suits_kernel = _suits_kernel(model, self.parts)
         later = _layers(self.parts.later)
         self.hidden: nn.Module | None = None
