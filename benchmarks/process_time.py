@@ -3,8 +3,8 @@
     python benchmarks/process_time.py [--rounds 5] [--out results/benchmarks/process-time.json]
 
 User and system time of the process and its workers, the least of the rounds: what the machine does besides only adds to
-it. Default settings and threads; the fit is also measured with `--algorithm svgi`, one network in place of several models
-of two likelihoods. The seconds of `import torch` are shown for comparison.
+it. Default settings and threads; the fit is also measured with `--algorithm svgi`, one network in place of several
+models of two likelihoods. The seconds of `import torch` are shown for comparison.
 """
 
 from __future__ import annotations

@@ -67,8 +67,8 @@ def main() -> None:
     options = parser.parse_args()
     torch.set_num_threads(1)
     found = []
-    for _, what, name, value, *_ in rows(options.inputs, options.rounds):
-        found.append({"of": what, "network": name, "cpu_seconds": value})
+    for _, what, name, value, *_, limit in rows(options.inputs, options.rounds):
+        found.append({"of": what, "network": name, "cpu_seconds": value, "limit": limit})
         print(json.dumps(found[-1]), flush=True)
     if options.out is not None:
         write_json(options.out, {"relevance": found, **provenance({"rounds": options.rounds})})

@@ -4,8 +4,10 @@ Most columns are plain numbers; the others are numbers with thousands separators
 cells, categories, truth values, ISO dates, dates with the day first, and amounts of money. A second table of the same
 content is written with decimal commas and semicolons. Run it as
 
-    python benchmarks/table_reading.py  [--out results/benchmarks/table-reading.json]  # 500 and 5,000 columns of 500 rows
+    python benchmarks/table_reading.py [--out results/benchmarks/table-reading.json]
     python benchmarks/table_reading.py --columns 500 --profile    # the functions that take most of the time
+
+By default tables of 500 and 5,000 columns of 500 rows are read.
 """
 
 from __future__ import annotations
