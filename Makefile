@@ -62,7 +62,6 @@ bench: setup $(PEERS)/.installed
 	PYTHONPATH=$(PEERS) $(BIN)/python benchmarks/native_steps.py --out results/benchmarks
 	$(BIN)/python benchmarks/samplers.py
 	$(BIN)/python benchmarks/data_loading.py
-	$(BIN)/python benchmarks/table_reading.py
 
 bench-quick: setup
 	$(BIN)/python benchmarks/speed.py --quick

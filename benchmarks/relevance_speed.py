@@ -24,7 +24,7 @@ from r2d2net.posterior import Posterior
 from r2d2net.provenance import provenance
 from r2d2net.shrinkage import input_relevance
 
-LIMITS = {("linear", 71): 1.0, ("linear", 500): 1.0, ("one hidden layer", 71): 1.0}  # CPU seconds
+LIMITS = {(name, rows): 1.0 for name in ("linear", "one hidden layer") for rows in (71, 500)}  # CPU seconds
 HIDDEN: dict[str, tuple[int, ...]] = {"linear": (), "one hidden layer": (50,), "two hidden layers": (50, 50)}
 
 
@@ -67,8 +67,8 @@ def main() -> None:
     options = parser.parse_args()
     torch.set_num_threads(1)
     found = []
-    for _, what, name, value, *_ in rows(options.inputs, options.rounds):
-        found.append({"of": what, "network": name, "cpu_seconds": value})
+    for _, what, name, value, *_, limit in rows(options.inputs, options.rounds):
+        found.append({"of": what, "network": name, "cpu_seconds": value, "limit": limit})
         print(json.dumps(found[-1]), flush=True)
     if options.out is not None:
         write_json(options.out, {"relevance": found, **provenance({"rounds": options.rounds})})

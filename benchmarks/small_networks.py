@@ -45,8 +45,7 @@ LIMITS = {
     ("a step", LOCAL): 2.0,
     ("a step", DRAWN): 1.6,
     ("a fit of 1,500 steps", LOCAL): 2.2,
-    ("a step of 8, 8-50-1", DRAWN): 2.0,
-    ("a step of 8, 8-50-1", "Gaussian by MAP"): 2.0,
+    **{(f"a step of {MEMBERS}, {widths}", name): 2.0 for widths in WIDTHS for name in METHODS},
 }
 
 

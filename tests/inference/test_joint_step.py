@@ -26,9 +26,9 @@ def rows():
     return x, torch.sin(x[:, :2]) + 0.1 * torch.randn(ROWS, 2, generator=g, dtype=torch.float64)
 
 
-def perceptron(activation="relu", outputs=2):
+def perceptron(activation="relu", outputs=2, *, path=False):
     torch.manual_seed(2)
-    return rn.nets.mlp(5, [11, 7], outputs, activation).double()
+    return rn.nets.mlp(5, [11, 7], outputs, activation, linear=path).double()
 
 
 def after(method, prior, net, likelihood, y, *, jointly, **options):
@@ -104,8 +104,18 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("case", CASES)
-def test_step_is_the_general_one(case):
+WITH_PATH = (
+    "svgi-local-relu",
+    "svgi-averaged-drawn",
+    "svgi-two-priors",
+    "svgi-fixed-biases",
+    "cavi-categorical",
+    "map",
+)
+
+
+@pytest.mark.parametrize(("case", "path"), [*((case, False) for case in CASES), *((case, True) for case in WITH_PATH)])
+def test_step_is_the_general_one(case, path):
     """In float64, with the same random numbers; differences of 1e-15 grow over the steps and sweeps."""
     method, prior, activation, likelihood, options = CASES[case]
     y, outputs = rows()[1], 2
@@ -117,7 +127,9 @@ def test_step_is_the_general_one(case):
         y, outputs = (y[:, :1] > 0).double(), 1
     elif isinstance(likelihood, likelihoods.Heteroscedastic):
         outputs = 4
-    net = perceptron(activation, outputs)
+    if path and isinstance(prior, dict):
+        prior = {"linear.*": priors.Gaussian(), **{f"net.{name}": each for name, each in prior.items()}}
+    net = perceptron(activation, outputs, path=path)
     one, other = (after(method, prior, net, likelihood, y, jointly=jointly, **options) for jointly in (True, False))
     for name, tensor in one.items():
         torch.testing.assert_close(tensor, other[name], rtol=1e-7, atol=1e-9, msg=lambda m, name=name: f"{name}: {m}")
@@ -126,11 +138,12 @@ def test_step_is_the_general_one(case):
 @pytest.mark.parametrize(
     "name", ["ReLU", "Tanh", "Sigmoid", "Softplus", "GELU", "SiLU", "ELU", "LeakyReLU", "Identity"]
 )
-def test_gradients_are_those_of_autograd(name):
+@pytest.mark.parametrize("path", [False, True])
+def test_gradients_are_those_of_autograd(name, path):
     net = nn.Sequential(
         nn.Linear(4, 6), getattr(nn, name)(), nn.Linear(6, 3, bias=False), nn.Tanh(), nn.Tanh()
     ).double()
-    model = rn.BayesianModel(net)
+    model = rn.BayesianModel(rn.nets.LinearPath(net, 4, 3) if path else net)
     layers = LayeredPass.of(model)
     g = torch.Generator().manual_seed(0)
     weights = torch.randn(2, model.size, generator=g, dtype=torch.float64)  # two networks
@@ -170,10 +183,10 @@ def with_hook(net):
         nn.Sequential(nn.Linear(5, 6), nn.BatchNorm1d(6), nn.Linear(6, 2)),
         nn.Sequential(nn.Linear(5, 6), nn.PReLU(), nn.Linear(6, 2)),
         with_hook(nn.Sequential(nn.Linear(5, 6), nn.ReLU(), nn.Linear(6, 2))),
-        rn.nets.mlp(5, [6], 2, linear=True),
+        rn.nets.LinearPath(nn.Sequential(nn.Linear(5, 6), nn.Dropout(0.2), nn.Linear(6, 2)), 5, 2),
         nn.Sequential(nn.Linear(500, 500), nn.ReLU(), nn.Linear(500, 2)),
     ],
-    ids=["dropout", "batch-norm", "prelu", "hook", "linear-path", "large"],
+    ids=["dropout", "batch-norm", "prelu", "hook", "dropout beside a path", "large"],
 )
 def test_other_networks_take_the_general_step(net):
     assert inference.SVGI().build(rn.BayesianModel(net), n=10, steps=10).joint is None

@@ -1,4 +1,4 @@
-/* Steps of mean-field inference and sweeps of R2D2's scales, each in one pass over memory; float32, one thread a call.
+/* Steps of mean-field inference, sweeps of R2D2's scales and relevances, in one pass over memory; float32, one thread a call.
 
    Each kernel is compiled for several levels of x86's vector units and takes the best that the processor has. Nothing is
    contracted to fused multiply-adds (see build.py), so all levels, and other processors, compute the same bits.
@@ -291,3 +291,59 @@ KERNEL(cavi,
        (int64_t n, const Conditional *conditional, const float *table, int64_t cells, float rate, const float *second,
         float *T, float *psi, float *precision, double *sums),
        (n, conditional, table, cells, rate, second, T, psi, precision, sums))
+
+/* --- relevance: how much shuffling an input changes the output of a network with one hidden layer of ReLU units
+
+   out_j = sum over shuffles and rows of (V relu(z + W_j d) + A_j d - V relu(z))^2 for inputs j. V is a part of what is
+   given: v relu(a) = max(v a, 0) for v >= 0, else min(v a, 0). `z` is v z in blocks of rows, (blocks, units, BLOCK), and
+   `unmoved` is V relu(z), (blocks, BLOCK), both filled up with zeros; `weight` is v W', (inputs, units), `change` is d,
+   (inputs, shuffles, rows), and `straight`, A, may be NULL. The first `rising` units are those with v >= 0. */
+INLINE void squared_change(const float *restrict z, const float *restrict weight, float beside, int64_t units,
+                           int64_t rising, const float *restrict d, const float *restrict unmoved, float *restrict sums) {
+    float moved[BLOCK];
+    for (int k = 0; k < BLOCK; k++) moved[k] = beside * d[k];
+    for (int64_t u = 0; u < rising; u++) {
+        const float w = weight[u], *restrict own = z + u * BLOCK;
+        for (int k = 0; k < BLOCK; k++) {
+            float a = own[k] + w * d[k];
+            moved[k] += a < 0.0f ? 0.0f : a; /* NaN stays */
+        }
+    }
+    for (int64_t u = rising; u < units; u++) {
+        const float w = weight[u], *restrict own = z + u * BLOCK;
+        for (int k = 0; k < BLOCK; k++) {
+            float a = own[k] + w * d[k];
+            moved[k] += a > 0.0f ? 0.0f : a;
+        }
+    }
+    for (int k = 0; k < BLOCK; k++) {
+        float e = moved[k] - unmoved[k];
+        sums[k] += e * e;
+    }
+}
+
+INLINE void relu_changes(int64_t inputs, int64_t units, int64_t rising, int64_t rows, int64_t shuffles, const float *z,
+                         const float *unmoved, const float *weight, const float *straight, const float *change,
+                         float *out) {
+    for (int64_t j = 0; j < inputs; j++) {
+        double totals[BLOCK] = {0}, total = 0.0;
+        for (int64_t i = 0; i < rows; i += BLOCK) {
+            int64_t n = rows - i < BLOCK ? rows - i : BLOCK;
+            float sums[BLOCK] = {0};
+            for (int64_t s = 0; s < shuffles; s++) {
+                float d[BLOCK] = {0};
+                memcpy(d, change + (j * shuffles + s) * rows + i, (size_t)n * sizeof(float));
+                squared_change(z + i * units, weight + j * units, straight ? straight[j] : 0.0f, units, rising, d,
+                               unmoved + i, sums);
+            }
+            for (int k = 0; k < BLOCK; k++) totals[k] += (double)sums[k];
+        }
+        for (int k = 0; k < BLOCK; k++) total += totals[k];
+        out[j] = (float)total;
+    }
+}
+
+KERNEL(relu_changes,
+       (int64_t inputs, int64_t units, int64_t rising, int64_t rows, int64_t shuffles, const float *z,
+        const float *unmoved, const float *weight, const float *straight, const float *change, float *out),
+       (inputs, units, rising, rows, shuffles, z, unmoved, weight, straight, change, out))

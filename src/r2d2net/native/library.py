@@ -23,7 +23,7 @@ from r2d2net.native.build import FOLDER, LIBRARY, digest
 BLOCK = 64  # weights that share the counters of random numbers
 PART = 1 << 17  # weights, a multiple of BLOCK
 SUM_LANES = 16
-KERNELS = ("draw", "second_moment", "update", "gibbs", "cavi")
+KERNELS = ("draw", "second_moment", "update", "gibbs", "cavi", "relu_changes")
 BUILD = "run python -m r2d2net.native.build, which needs a C compiler"
 
 
@@ -77,6 +77,7 @@ def _library() -> ctypes.CDLL:
         "update": (count, ctypes.POINTER(Step), ctypes.c_int, *9 * (pointer,)),
         "gibbs": (count, key, key, ctypes.POINTER(Conditional), pointer, pointer, count, *3 * (pointer,)),
         "cavi": (count, ctypes.POINTER(Conditional), pointer, count, number, *5 * (pointer,)),
+        "relu_changes": (*5 * (count,), *6 * (pointer,)),
         "words": (key, key, key, pointer),
     }
     for name, types in arguments.items():
@@ -237,6 +238,42 @@ def cavi(
     return float(sums.sum())
 
 
+def relu_changes(
+    start: Tensor, last: Tensor, weight: Tensor, straight: Tensor | None, change: Tensor, shuffles: int
+) -> Tensor:
+    """Compute the mean square of V relu(z + W_j d) + A_j d - V relu(z) for inputs j of a network with one output.
+
+    Args:
+        start: z of each row, (rows, units).
+        last: V, (units,).
+        weight: W', (inputs, units).
+        straight: A, (inputs,); None for zeros.
+        change: d, (inputs, shuffles x rows).
+        shuffles: Number of shuffles.
+
+    Returns:
+        The means over shuffles and rows, (inputs,).
+    """
+    (rows, units), inputs = start.shape, len(weight)
+    rising = int((last >= 0).sum())
+    order = (last >= 0).int().argsort(descending=True, stable=True)  # units with V >= 0 first
+    padded = torch.nn.functional.pad(start.T, (0, -rows % BLOCK)) * last[:, None]
+    z = padded[order].unflatten(1, (-1, BLOCK)).transpose(0, 1).contiguous()
+    unmoved = padded[order[:rising]].relu_().sum(0).sub_(padded[order[rising:]].neg_().relu_().sum(0))
+    moved, out = (weight * last)[:, order].contiguous(), torch.empty(inputs)
+    fixed = _addresses(z, unmoved)
+    (weights, changes, outs), kernel = _addresses(moved, change, out), _library().r2d2_relu_changes
+    beside = 0 if straight is None else _addresses(straight)[0]
+
+    def part(first: int, count: int) -> None:
+        own = 0 if straight is None else beside + 4 * first
+        at = weights + 4 * units * first, own, changes + 4 * shuffles * rows * first, outs + 4 * first
+        kernel(count, units, rising, rows, shuffles, *fixed, *at)
+
+    _by_parts(inputs, part, size=max(1, PART // (shuffles * rows)))
+    return out.div_(shuffles * rows)
+
+
 def _addresses(*tensors: Tensor) -> list[int]:
     """Return the addresses of tensors that a kernel may read and write: it looks neither at dtypes nor at strides."""
     for tensor in tensors:
@@ -246,9 +283,9 @@ def _addresses(*tensors: Tensor) -> list[int]:
     return [tensor.data_ptr() for tensor in tensors]
 
 
-def _by_parts(n: int, compute: Callable[[int, int], Any]) -> None:
+def _by_parts(n: int, compute: Callable[[int, int], Any], size: int = PART) -> None:
     """Call ``compute`` with start and length of every part, by as many threads as torch uses."""
-    parts = [(start, min(PART, n - start)) for start in range(0, n, PART)]
+    parts = [(start, min(size, n - start)) for start in range(0, n, size)]
     threads = min(torch.get_num_threads(), len(parts))
     if threads <= 1:
         for start, count in parts:

@@ -17,9 +17,18 @@ def chance(probability: Any, rows: Any) -> tuple[np.ndarray, np.ndarray]:
     Returns:
         The lower and the upper bounds.
     """
-    from scipy.stats import binom
+    return _quantile(0.05, rows, probability) / rows, _quantile(0.95, rows, probability) / rows
 
-    return binom.ppf(0.05, rows, probability) / rows, binom.ppf(0.95, rows, probability) / rows
+
+def _quantile(level: float, rows: Any, probability: Any) -> np.ndarray:
+    """Return quantiles of binomial distributions: those of `scipy.stats`, whose import takes more than a second."""
+    from scipy.special import bdtr, bdtrik
+
+    n, p = np.broadcast_arrays(np.asarray(rows, dtype=float), np.asarray(probability, dtype=float))
+    at = np.nan_to_num(np.ceil(bdtrik(level, n, p)))  # NaN where zero has almost all of the probability
+    below = np.maximum(at - 1, 0)
+    least = np.where(bdtr(below, n.astype(int), p) >= level, below, at)
+    return np.where(p <= 0, 0.0, np.where(p >= 1, n, least))
 
 
 def words_of_intervals(metrics: dict[str, Any]) -> str:

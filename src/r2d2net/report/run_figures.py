@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from r2d2net.report.calibration_words import chance
 from r2d2net.report.drawing import BLUE, GREY, ORANGE, RED, hide_frame
 
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ def draw_regression(rows: pd.DataFrame, metrics: dict[str, Any], target: str) ->
     curve = metrics["calibration"]
     right.plot([0, 1], [0, 1], color=GREY, linestyle="--", linewidth=1, label="calibrated")
     share = np.array(curve["level"])
-    low, high = _chance(share, metrics["rows"])
+    low, high = chance(share, metrics["rows"])
     right.fill_between(share, low, high, color=GREY, alpha=0.25, linewidth=0, label="chance, 90%")
     right.plot(share, curve["covered"], "o-", color=BLUE, markersize=4, label="this model")
     right.set(xlabel="level of the interval", ylabel="share of test rows inside", title="Calibration of intervals")
@@ -76,7 +77,7 @@ def draw_reliability(metrics: dict[str, Any], event: str) -> Figure:
     bins = metrics["calibration"]
     predicted, true, rows = (np.array(bins[name], dtype=float) for name in ("said", "true", "rows"))
     left.plot([0, 1], [0, 1], color=GREY, linestyle="--", linewidth=1, label="calibrated")
-    left.vlines(predicted, *_chance(predicted, rows), color=GREY, linewidth=4, alpha=0.5, label="chance, 90%")
+    left.vlines(predicted, *chance(predicted, rows), color=GREY, linewidth=4, alpha=0.5, label="chance, 90%")
     left.plot(predicted, true, "o-", color=BLUE, markersize=5, label="this model")
     left.set(xlabel=f"predicted probability of {_literal(event)}", ylabel="share of test rows where true")
     left.set(title="Reliability", xlim=(-0.02, 1.02), ylim=(-0.02, 1.02), aspect="equal")
@@ -139,13 +140,6 @@ def draw_learning_curve(history: list[dict[str, float]]) -> Figure:
         ax.set_ylim(low - 0.05 * (high - low) - 1e-9, high + 0.3 * (high - low) + 1e-9)
     ax.legend(frameon=False, fontsize="small")
     return figure
-
-
-def _chance(probability: np.ndarray, rows: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Bounds between which the share of ``rows`` lies with probability 90% if each row has this probability."""
-    from scipy.stats import binom
-
-    return binom.ppf(0.05, rows, probability) / rows, binom.ppf(0.95, rows, probability) / rows
 
 
 def _literal(text: str, longest: int = 40) -> str:

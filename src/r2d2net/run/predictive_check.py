@@ -19,7 +19,7 @@ import math
 from typing import Any
 
 import torch
-from scipy.stats import chi2
+from scipy.special import chdtrc  # scipy.stats takes more than a second to import
 from torch import Tensor
 
 from r2d2net.inference import DrawSource
@@ -142,7 +142,7 @@ def _p_value(likelihood: Likelihood[Any], outputs: Tensor, noise: Noise, y: Tens
         within = torch.rand(below.shape, generator=places, dtype=below.dtype)
         probability = torch.lerp(below, probability, within.to(below.device))
     z = torch.special.ndtri(probability).clamp(-LARGEST_SCORE, LARGEST_SCORE)
-    return float(chi2.sf(float(z.square().sum()), z.numel()))
+    return float(chdtrc(z.numel(), float(z.square().sum())))
 
 
 def _of_classes(predicted: Classification, y: Tensor) -> float | None:

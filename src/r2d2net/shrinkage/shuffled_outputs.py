@@ -23,6 +23,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from r2d2net.model import BayesianModel, Tensors
+from r2d2net.native import library
 from r2d2net.nets.linear_path import LinearPath
 from r2d2net.posterior import ROWS
 from r2d2net.shrinkage.column_shuffles import Block
@@ -97,8 +98,18 @@ def most_rows(model: BayesianModel[Any], columns: int) -> int:
     parts = parts_of(model)
     if parts is None:
         return max(ROWS, CACHED // columns)
+    if _suits_kernel(model, parts):
+        return max(ROWS, CACHED)  # it makes nothing of the size of the activations
     width = dict(model.net.named_parameters())[f"{parts.first}weight"].shape[0]
     return max(ROWS, CACHED // width)
+
+
+def _suits_kernel(model: BayesianModel[Any], parts: Parts) -> bool:
+    """Whether the native kernel is built and knows the network: a hidden layer of ReLU, one output; float32, CPU."""
+    later = [module for _, module in _layers(parts.later)]
+    knows = [type(module) for module in later] == [nn.ReLU, nn.Linear] and later[1].out_features == 1
+    plain = model.dtype == torch.float32 and model.device.type == "cpu"
+    return bool(knows) and plain and library.problem() is None
 
 
 class ShuffledOutputs:
@@ -130,15 +141,17 @@ class ShuffledOutputs:
         self.tensors = {**model.parameters(weights, fixed), **buffers}
         self.parts = parts_of(model)
         model.net.eval()
-        self.before = self._of_outputs(
-            torch.cat([self._flat(model.call(model.net, self.tensors, rows)) for rows in x.split(ROWS)])
-        )
         if self.parts is None:
+            self.before = self._at(x)
             return
         self.weight = self.tensors[f"{self.parts.first}weight"]  # (units, columns)
         self.start = nn.functional.linear(x, self.weight, self.tensors.get(f"{self.parts.first}bias"))
         straight = self.parts.straight
         self.straight = None if straight is None else self._of_outputs(self.tensors[straight].T)  # (columns, outputs)
+        output = torch.cat([self._flat(self._later(rows)) for rows in self.start.split(ROWS)])
+        output = output if straight is None else output + nn.functional.linear(x, self.tensors[straight])
+        self.before = self._of_outputs(output)
+        self.suits_kernel = _suits_kernel(model, self.parts)
         later = _layers(self.parts.later)
         self.hidden: nn.Module | None = None
         if len(later) == 2 and type(later[0][1]) in ELEMENTWISE and type(later[1][1]) is nn.Linear:
@@ -170,7 +183,19 @@ class ShuffledOutputs:
         chosen = weight[block.columns]  # (inputs, columns of an input, outputs)
         return (chosen * (block.second_moment @ chosen)).sum((1, 2))
 
+    def _by_kernel(self, block: Block) -> Tensor | None:
+        """Let the native kernel compute changes by inputs of one column; None where it cannot."""
+        if not self.suits_kernel or block.columns.shape[1] > 1:
+            return None
+        columns = block.columns.flatten()
+        straight = None if self.straight is None else self.straight[columns, 0].contiguous()
+        weight, last = self.weight.T[columns].contiguous(), self.last[0].contiguous()
+        return library.relu_changes(self.start, last, weight, straight, block.change[:, 0], block.orders.shape[1])
+
     def _one_hidden_layer(self, block: Block) -> Tensor:
+        found = self._by_kernel(block)
+        if found is not None:
+            return found
         assert self.hidden is not None
         activate = IN_PLACE.get(type(self.hidden), self.hidden)
         change, units = block.change, self.units  # (units, rows of all shuffles)
