@@ -61,6 +61,10 @@ EFFECTS = (
     "The prediction, averaged over training rows, as one input changes and the others stay. The band holds the curve "
     "with posterior probability 90%.\n"
 )
+SELECTION = (
+    "An input has a small p-value if rows that the models have not seen are predicted worse once it is drawn anew "
+    "given all other inputs. The q-value is the least bound at which it would be selected.\n"
+)
 CHAINS_AGREE = 1.05  # R-hat up to which chains are said to agree
 PERCENT = ("accuracy", "ece", "coverage")
 
@@ -101,6 +105,8 @@ def write_run_page(
     if effects:
         folds.append(Fold("Effects of the inputs", effects, [_text(EFFECTS), *pairs_table(pairs)]))
     folds.append(Fold("All inputs", parts=[_text(IMPORTANCE), _inputs(inputs)]))
+    if results.get("selection") is not None:
+        folds.append(Fold("Selected inputs", parts=_selection(results["selection"])))
     if history:
         drawings.append(drawing("Learning curve", draw_learning_curve(history), "learning-curve"))
     folds.append(_training_fold(run, results, history))
@@ -279,6 +285,23 @@ def _inputs(inputs: list[dict[str, Any]]) -> Markup:
     ]
     header = ["rank", "input", *(["share"] if has_share else []), "importance"]
     return table([*header, "variance lost when shuffled (90% interval)", "", "can stand for"], lines)
+
+
+def _selection(selection: dict[str, Any]) -> list[Markup]:
+    """Say which inputs were selected, and list their p-values."""
+    lines = [
+        [
+            entry["name"],
+            "selected" if entry["selected"] else "",
+            f"{entry['p_value']:.2g}",
+            f"{entry['q_value']:.2g}",
+            ", ".join(name for name in entry["group"] or [] if name != entry["name"])[:200],
+        ]
+        for entry in selection["inputs"][:MOST_INPUTS]
+    ]
+    sentence = selection["line"][:1].upper() + selection["line"][1:]
+    words = f"{escaped(sentence)}. {SELECTION}"
+    return [_text(words), table(["input", "", "p-value", "q-value", "tested together with"], lines)]
 
 
 def _text(markdown: str) -> Markup:

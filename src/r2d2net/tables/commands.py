@@ -140,6 +140,19 @@ def fit(
     ordinal: Annotated[
         str | None, _text("Levels of a target of ordered classes, from the lowest: low,medium,high.")
     ] = None,
+    select: Annotated[
+        bool | None,
+        typer.Option(
+            "--select/--no-select",
+            help="Select the columns on which the target depends, with a bound on the share of false ones (not by "
+            "default: it fits ten models more).",
+            show_default=False,
+        ),
+    ] = None,
+    fdr: Annotated[
+        float | None,
+        _text("Bound on the expected share of false columns among the selected ones (0.1); means --select."),
+    ] = None,
     seed: Annotated[int | None, _text("Seed of split, training and draws (0).")] = None,
     json: Json = False,
     quiet: Quiet = False,
@@ -196,6 +209,7 @@ def _show_fit(folder: Path, *, json: bool, quiet: bool, worked: bool = True) -> 
         terminal_output.show_metrics(results["test"], task.target, counted(results["test"]["rows"], "test row"))
     terminal_output.show_verdict(results.get("verdict"))
     terminal_output.show_inputs(inputs, nothing=nothing_kept(folder))
+    terminal_output.show_selection(results.get("selection"))
     end = "wrote" if worked else "it was finished already, and its report is"
     typer.echo(f"fitted in {results.get('seconds', 0):g} s; {end} {folder / run_folder.REPORT}")
 

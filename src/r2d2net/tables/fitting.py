@@ -35,12 +35,19 @@ from r2d2net.tables.novelty import FEWEST, Novelty, is_unlike, learn_novelty
 from r2d2net.tables.pair_effects import pair_effects_of
 from r2d2net.tables.prediction_columns import NUMBER_COLUMNS, prediction_columns
 from r2d2net.tables.scores import Scored, constant_losses, losses_of
+from r2d2net.tables.selecting import selected_columns
 from r2d2net.tables.settings import Settings
 from r2d2net.tables.table_models import TableClassifier, TableRegressor, fit_model, model_for
 from r2d2net.tables.target_scores import TargetScores, baselines_of
 from r2d2net.tables.terminal_output import progress_bar
 from r2d2net.tables.training_table import TrainingTable, read_training_table
-from r2d2net.tables.validation import require_likelihood, require_no_spreadsheet, require_suitable, require_target
+from r2d2net.tables.validation import (
+    require_likelihood,
+    require_no_spreadsheet,
+    require_one_target,
+    require_suitable,
+    require_target,
+)
 from r2d2net.tables.verdict import CONSTANT, judge
 
 Say = Callable[[str], None]
@@ -80,6 +87,7 @@ def fit_table(data: Path, folder: Path, settings: Settings, *, overwrite: bool, 
     if table.task.is_regression:
         for part in table.each:
             require_target(part.task.target, np.concatenate([part.y, part.y_test]))
+    require_one_target(settings, table.task)
     require_likelihood(settings, table.task, np.concatenate([table.y, table.y_test]))
     content = {
         "format": run_folder.FORMAT,
@@ -188,6 +196,10 @@ def _fit(
             pairs = pair_effects_of(
                 estimator.posterior_, table.x, table.columns, inputs, table.task, settings, progress
             )
+        selection = None
+        if settings.select:
+            with progress_bar("selection", verbose=verbose) as progress:
+                selection = selected_columns(table, estimator.posterior_.model.likelihood, settings, progress)
         seconds = time.perf_counter() - start
         metrics, verdict = _test(folder, table, settings, estimator.posterior_, novelty, content["baseline"])
     history = learning_curve(estimator.posterior_)
@@ -196,6 +208,8 @@ def _fit(
     if (chosen := estimator.posterior_.settings.get("likelihood")) is not None:
         results["likelihood"] = chosen
         say(f"likelihood: {chosen['reason']}")
+    if selection is not None:
+        results["selection"] = selection
     say(posterior_text(posterior))
     for note in [] if metrics is None else metrics["baseline_notes"]:
         say(note)

@@ -31,6 +31,8 @@ LATER = {  # what runs of older versions do not have
     "likelihood": "gaussian",
     "calibrate": False,
     "ordinal": (),
+    "select": False,
+    "fdr": 0.1,
 }
 ONE_MODEL = ("prior", "algorithm", "hidden", "epochs", "batch_size", "patience", "restarts", "validation")
 
@@ -70,6 +72,8 @@ class Settings:
     likelihood: str = "auto"
     calibrate: bool = True
     ordinal: tuple[str, ...] = ()
+    select: bool = False
+    fdr: float = 0.1
     stacked: bool = False
 
     @classmethod
@@ -99,6 +103,8 @@ class Settings:
         if parsed.get("ordinal") and parsed.get("task", AUTO) not in (AUTO, "ordinal"):
             other_task = ("lists levels, and the target is to be ", Argument("task", parsed["task"]))
             raise ParameterError(other_task, argument="ordinal", fix="leave one out")
+        if "fdr" in parsed and "select" not in parsed:
+            parsed["select"] = True
         settings = cls(**parsed)
         if settings.validation + settings.test > 0.9:
             total = settings.validation + settings.test
@@ -300,5 +306,7 @@ PARSERS: dict[str, Parse] = {
     "likelihood": _choice(AUTO, *NUMBERS),
     "calibrate": _truth,
     "ordinal": _levels,
+    "select": _truth,
+    "fdr": _share(0.001, 0.999),
     "stacked": _truth,
 }

@@ -150,6 +150,19 @@ def show_inputs(inputs: list[dict[str, Any]], most: int = MOST_INPUTS, nothing: 
         screen().print(Text(line))
 
 
+def show_selection(selection: dict[str, Any] | None) -> None:
+    """Print which columns were selected.
+
+    Args:
+        selection: What `selecting.selected_columns` returned; None where nothing was asked for.
+    """
+    if selection is not None:
+        from r2d2net.tables.selecting import in_words
+
+        words = in_words(selection)
+        screen().print(Text(words[:1].upper() + words[1:] + "."))
+
+
 def group_lines(inputs: list[dict[str, Any]]) -> list[str]:
     """Say of each group with an input that is kept whether the model needs one or more of them.
 

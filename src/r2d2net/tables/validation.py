@@ -143,3 +143,18 @@ def _fault(algorithm: str, prior: str, hidden: tuple[int, ...], kind: str) -> Pa
     except ParameterError as error:
         return error
     return None
+
+
+def require_one_target(settings: Settings, task: Task) -> None:
+    """Refuse a selection for several targets at once.
+
+    Args:
+        settings: The settings.
+        task: The task.
+
+    Raises:
+        ParameterError: There are several targets and a selection.
+    """
+    if settings.select and task.parts:
+        fix = ("give one of them by ", Argument("target"), ", or leave it out")
+        raise ParameterError("is for one target", argument="select", fix=fix)
