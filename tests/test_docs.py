@@ -247,7 +247,8 @@ def test_what_is_said_of_inference_errors_is_what_their_files_say() -> None:
         ("-s1-l2-", "with two in scenario 1 {} to {}"),
     ):
         hidden = [value for key, value in rhat.items() if layers in key]
-        assert words.format(f"{min(hidden):.1f}", f"{max(hidden):.1f}") in text
+        digits = 1 if layers == "-l1-" else 2
+        assert words.format(f"{min(hidden):.{digits}f}", f"{max(hidden):.{digits}f}") in text
     found = {metric: verdicts(judged, oracles, metric) for metric in ("function_error", "function_distance")}
 
     def multiples(metric: str, algorithm: str) -> list[float]:

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from r2d2net.run import likelihood_choice
-from r2d2net.run.likelihood_choice import choose_likelihood, decide, possible_likelihoods
+from r2d2net.run.likelihood_choice import Errors, choose_likelihood, decide, possible_likelihoods
 
 REAL = ["gaussian", "student-t", "heteroscedastic"]
 COUNTS = ["gaussian", "poisson", "negative-binomial"]
@@ -30,7 +30,8 @@ def test_what_values_allow(values, expected):
 
 def gaussian_and(gain, error=1.0):
     zero = torch.zeros(len(gain), dtype=torch.float64)
-    densities, errors = {"gaussian": zero, "student-t": zero + gain}, {"gaussian": 1.0, "student-t": error}
+    densities = {"gaussian": zero, "student-t": zero + gain}
+    errors = {"gaussian": Errors(1.0, 1.0), "student-t": Errors(1.0, error)}
     return decide(densities, errors, ["gaussian", "student-t", "heteroscedastic"])
 
 
@@ -55,9 +56,20 @@ def test_no_single_row_decides():
 def test_one_whose_means_are_further_off_is_not_taken(error, name):
     choice = gaussian_and(torch.full((100,), 0.5, dtype=torch.float64), error)
     assert choice.record["name"] == name
-    assert choice.record["scores"]["student-t"]["rmse"] == error
+    assert choice.record["scores"]["student-t"]["trimmed_rmse"] == error
     if name == "gaussian":
         assert "its means are closer than those of student-t (error " in choice.record["reason"]
+
+
+def test_a_few_rows_may_double_the_error_and_no_more():
+    squares = torch.ones(100, dtype=torch.float64)
+    squares[:2] = 140.0
+    errors = Errors.of(squares)
+    assert errors.trimmed == 1
+    assert errors.rmse == pytest.approx(3.78**0.5)
+    assert errors.beside(Errors(1.0, 1.0)) < 1
+    squares[0] = 400.0
+    assert Errors.of(squares).beside(Errors(1.0, 1.0)) > 1
 
 
 def test_errors_are_in_the_units_of_the_targets(monkeypatch):

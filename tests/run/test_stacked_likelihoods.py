@@ -133,5 +133,5 @@ def test_unsuitable_parameters_are_one_line(quick, parameters, message):
     with pytest.raises(rn.R2D2NetError, match=message) as caught:
         rn.R2D2Regressor(random_state=0, **parameters).fit(x, y - 20)
     assert "\n" not in str(caught.value)
-    with pytest.raises(rn.R2D2NetError, match=r"^likelihood='poisson' is for numbers: leave it out"):
+    with pytest.raises(rn.R2D2NetError, match=r"^likelihood='poisson' is not for classes: it is for numbers"):
         rn.R2D2Classifier(likelihood="poisson", random_state=0).fit(x, y > 7)

@@ -50,7 +50,7 @@ class R2D2Selector(SelectorMixin, BaseEstimator):
     Example:
         >>> from sklearn.linear_model import RidgeCV
         >>> from sklearn.pipeline import make_pipeline
-        >>> generator = np.random.default_rng(0)
+        >>> generator = np.random.default_rng(2)
         >>> x = generator.standard_normal((60, 3))
         >>> y = x[:, 1] + 0.3 * generator.standard_normal(60)
         >>> pipeline = make_pipeline(R2D2Selector(folds=2, random_state=0), RidgeCV()).fit(x, y)
