@@ -67,3 +67,30 @@ def test_arguments_out_of_range(arguments, message):
 def test_a_single_class_is_refused():
     with pytest.raises(rn.ParameterError, match=r"^y holds the single class 'a': give targets of two classes or more$"):
         rn.R2D2Selector(task="classes").fit(table(30, 2), np.array(["a"] * 30))
+
+
+def test_targets_far_from_zero():
+    x = table(120, 4, seed=7)
+    y = 1.5 * x[:, 0] + 0.9 * table(120, 1, seed=8)[:, 0]
+    estimator = rn.R2D2Regressor(hidden=(), algorithm="cavi", epochs=60)
+    near, far = (
+        rn.R2D2Selector(estimator, folds=2, random_state=0).fit(x, target).pvalues_ for target in (y, 1e-3 * y + 1e6)
+    )
+    assert near[0] < 0.01
+    np.testing.assert_allclose(far, near, atol=0.05)
+
+
+def test_ordinal_texts_and_rare_classes():
+    x = table(150, 3, seed=9)
+    labels = np.array(["low", "mid", "top"])[np.digitize(2 * x[:, 2] + table(150, 1, seed=10)[:, 0], [-1, 1])]
+    ordinal = rn.likelihoods.Ordinal(("low", "mid", "top"))
+    estimator = rn.R2D2Classifier(hidden=(), likelihood=ordinal, epochs=60)
+    assert rn.R2D2Selector(estimator, fdr=0.02, folds=2, random_state=0).fit(x, labels).get_support().tolist() == [
+        False,
+        False,
+        True,
+    ]
+    labels[0] = "odd"
+    plain = rn.R2D2Classifier(hidden=(), algorithm="cavi")
+    with pytest.raises(rn.ParameterError, match=r"^y has one row of the class 'odd': give two"):
+        rn.R2D2Selector(plain, folds=2).fit(x, labels)

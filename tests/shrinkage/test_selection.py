@@ -157,6 +157,8 @@ def test_groups_of_correlated_inputs():
         ({"fdr": 1.0}, "fdr=1.0 is out of range: use a share strictly between 0 and 1, such as 0.1"),
         ({"fdr": 0}, "fdr=0 is out of range: use a share strictly between 0 and 1, such as 0.1"),
         ({"groups": [[0, 1], [1]]}, "groups=[[0, 1], [1]] is out of range: let each column belong to one input only"),
+        ({"groups": []}, "groups=[] is out of range: use lists of columns from 0 to 7, none of them empty"),
+        ({"fdr": "x"}, "fdr='x' is out of range: use a share strictly between 0 and 1, such as 0.1"),
         ({"folds": 1}, "folds=1 is out of range: use a whole number from 2"),
         ({"folds": "none"}, "folds='none' is out of range: use a number of folds, or 'left out'"),
         ({"correlated": 2.0}, "correlated=2.0 is out of range: use a correlation above 0 and at most 1, or None"),

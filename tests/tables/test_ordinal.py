@@ -5,6 +5,7 @@ import csv
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.metrics import log_loss
 
 from r2d2net.errors import DataError, ParameterError
 from r2d2net.estimators import R2D2Classifier
@@ -62,7 +63,7 @@ def test_it_predicts_and_is_evaluated(run, table):
 
 def test_the_model_is_loaded_as_a_classifier(run):
     loaded = R2D2Classifier.load(run / "model")
-    assert loaded.classes_.tolist() == LEVELS
+    assert loaded.labels_.tolist() == LEVELS
     assert loaded.predict([[4.0, 0.0]])[0] in ("high", "extreme")
 
 
@@ -126,7 +127,7 @@ class TestClassifier:
         frame = made()
         x, y = frame[["a", "b"]], frame["level"].to_numpy()
         model = R2D2Classifier(**ONE_LAYER, likelihood=Ordinal(tuple(LEVELS)), validation=(x[:40], y[:40])).fit(x, y)
-        assert model.classes_.tolist() == LEVELS
+        assert model.labels_.tolist() == LEVELS
         assert model.score(x, y) > 0.45
         again = R2D2Classifier.load(model.save(tmp_path))
         np.testing.assert_array_equal(again.predict_proba(x), model.predict_proba(x))
@@ -145,3 +146,16 @@ class TestClassifier:
         frame = made()
         with pytest.raises(error, match=message.replace("(", "\\(")):
             R2D2Classifier(**ONE_LAYER, likelihood=likelihood).fit(frame[["a", "b"]], frame["level"])
+
+
+def test_scorers_of_scikit_learn_read_the_probabilities_of_ordinal_texts():
+    generator = np.random.default_rng(0)
+    x = generator.standard_normal((200, 2))
+    y = np.array(LEVELS)[np.digitize(2 * x[:, 0] + generator.logistic(size=200), [-2, 0, 2])]
+    model = R2D2Classifier((), likelihood=Ordinal(tuple(LEVELS)), epochs=60, random_state=0).fit(x, y)
+    probabilities = model.predict_proba(x)
+    own = probabilities[np.arange(200), [sorted(LEVELS).index(label) for label in y]]
+    assert log_loss(y, probabilities) == pytest.approx(-np.log(own).mean(), rel=1e-5)
+    assert log_loss(y, probabilities) < 1.15  # 1.39 by guessing
+    assert model.classes_.tolist() == sorted(LEVELS)
+    assert (model.predict(x) == model.classes_[probabilities.argmax(1)]).all()

@@ -25,14 +25,15 @@ class R2D2Classifier(ClassifierMixin, LabelledPerceptron, BayesianPerceptron):
 
     Inputs are standardised by the estimator. The parameters are those of `R2D2Regressor`; the algorithms "edl" and
     "dpn" are for classifiers only, and ``likelihood`` may be "ordinal" for numbers in their order, or
-    ``Ordinal(("low", "medium", "high"))`` for texts: then ``classes_`` has that order.
+    ``Ordinal(("low", "medium", "high"))`` for texts: then ``labels_`` has that order.
 
     Args:
         class_weight: Weights of classes, by which those of their rows are multiplied: a dict by label (1 for those not
             in it), or "balanced", so that all classes weigh the same. None for none.
 
     Attributes:
-        classes_: Labels in the order of the columns of `predict_proba`.
+        classes_: Labels in ascending order, that of the columns of `predict_proba`, as scikit-learn's scorers expect.
+        labels_: Labels in the order of the outputs: for ordinal classes their own, otherwise that of ``classes_``.
         posterior_: The fitted `r2d2net.Posterior`, whose predictions also have entropy and mutual information.
         n_features_in_: Number of inputs.
         feature_names_in_: Names of the inputs, where X had names.
@@ -142,7 +143,7 @@ class R2D2Classifier(ClassifierMixin, LabelledPerceptron, BayesianPerceptron):
             problem = ("are not those of the first call, ", Value(self.classes_.tolist()))
             raise ParameterError(problem, argument="classes", fix="leave them out")
         X, y = self._more_rows(X, y)
-        return self.carry_on(X, numbers_of(_of_one_kind(y), self.classes_, "y"))
+        return self.carry_on(X, numbers_of(_of_one_kind(y), self.labels_, "y"))
 
     def _fit(self, X: Any, y: Any, asked: np.ndarray | None = None, sample_weight: Any = None) -> Self:
         """Fit to the classes of the labels, or one model to those that are asked for."""
@@ -169,9 +170,14 @@ class R2D2Classifier(ClassifierMixin, LabelledPerceptron, BayesianPerceptron):
         outputs = 1 if isinstance(likelihood, Ordinal) else len(classes)
         alone = asked is not None
         self.fit_checked(X, codes, outputs, likelihood, validation, self._folder, alone=alone, weights=weights)
-        self.classes_ = classes
+        self.labels_ = classes
         self._show_labels()
         return self._with_inputs(inputs)
+
+    @property
+    def classes_(self) -> np.ndarray:
+        """Labels in ascending order, that of the columns of `predict_proba`."""
+        return np.sort(self.labels_)
 
     def _own_state(self) -> dict[str, Any]:
         weight = self.class_weight
@@ -213,7 +219,10 @@ class R2D2Classifier(ClassifierMixin, LabelledPerceptron, BayesianPerceptron):
             probabilities.append(prediction.probs)
             if return_std:
                 deviations.append(prediction.std)
-        return (joined(probabilities), joined(deviations)) if return_std else joined(probabilities)
+        order = self.labels_.argsort(kind="stable")
+        if return_std:
+            return joined(probabilities)[:, order], joined(deviations)[:, order]
+        return joined(probabilities)[:, order]
 
     def predict_log_proba(self, X: Any) -> np.ndarray:
         """Predict the logarithms of the class probabilities.

@@ -527,16 +527,16 @@ class Perceptron:
 class LabelledPerceptron(Perceptron):
     """A perceptron of classes, which is saved with their labels."""
 
-    classes_: np.ndarray
+    labels_: np.ndarray  # in the order of the outputs, which is that of ordinal classes
 
     def _show_labels(self) -> None:
-        self.posterior_.labels = [str(label) for label in self.classes_.tolist()]
+        self.posterior_.labels = [str(label) for label in self.labels_.tolist()]
 
     def _own_state(self) -> dict[str, Any]:
-        return {"classes": storage.plain_labels(self.classes_)}
+        return {"classes": storage.plain_labels(self.labels_)}
 
     def _restore_own(self, content: dict[str, Any]) -> None:
-        self.classes_ = storage.labels_from(content["classes"])
+        self.labels_ = storage.labels_from(content["classes"])
 
 
 def class_numbers(y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

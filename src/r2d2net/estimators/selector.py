@@ -19,9 +19,12 @@ from torch import Tensor
 
 from r2d2net.errors import ParameterError, Value, require
 from r2d2net.estimators.base import BayesianPerceptron
+from r2d2net.estimators.class_likelihood import class_likelihood
 from r2d2net.estimators.named_settings import seed_of
-from r2d2net.likelihoods import Categorical, Gaussian, Likelihood
+from r2d2net.estimators.perceptron import numbers_of
+from r2d2net.likelihoods import Categorical, Gaussian, Likelihood, Ordinal
 from r2d2net.posterior import Posterior
+from r2d2net.registry import NUMBERS
 from r2d2net.shrinkage import Selection, select
 from r2d2net.shrinkage.selection import CORRELATED
 from r2d2net.shrinkage.selection_models import models_for
@@ -102,14 +105,20 @@ class R2D2Selector(SelectorMixin, BaseEstimator):
         self._seed = seed = seed_of(self.random_state)
         if classes:
             check_classification_targets(targets)
-            labels, codes = np.unique(targets, return_inverse=True)
+            labels, counts = np.unique(targets, return_counts=True)
+            if self.estimator is not None and counts.min() < 2:
+                rare = ("has one row of the class ", Value(labels[counts.argmin()]))
+                raise ParameterError(rare, argument="y", fix="give two or more, or leave it out")
+            if isinstance(getattr(self.estimator, "likelihood", None), Ordinal):
+                labels = class_likelihood(self.estimator.likelihood, targets)[1]
+            self._labels = labels
             if len(labels) < 2:
                 fix = "give targets of two classes or more"
                 raise ParameterError(("holds the single class ", Value(labels[0])), argument="y", fix=fix)
-            wanted, outputs = torch.from_numpy(codes), len(labels)
+            wanted, outputs = torch.from_numpy(numbers_of(targets, labels, "y")), len(labels)
         else:
             outputs = 1
-            wanted = torch.from_numpy(targets.astype(np.float64))
+            wanted = torch.from_numpy(self._shifted(targets.astype(np.float64)))
         likelihood: Likelihood[Any] = Categorical() if classes else Gaussian()
         self.selection_ = select(
             None,
@@ -142,8 +151,16 @@ class R2D2Selector(SelectorMixin, BaseEstimator):
         estimator = clone(self.estimator)
         if estimator.random_state is None:
             estimator.set_params(random_state=self._seed)
-        posterior: Posterior[Any] = estimator.fit(x.numpy(), y.numpy()).posterior_
+        own = y.numpy() if y.is_floating_point() else self._labels[y.numpy()]
+        posterior: Posterior[Any] = estimator.fit(x.numpy(), own).posterior_
         return posterior
+
+    def _shifted(self, y: np.ndarray) -> np.ndarray:
+        """Centre and scale numbers far from 0, of which float32 has few digits; p-values do not change."""
+        likelihood = "gaussian" if self.estimator is None else self.estimator.likelihood
+        if isinstance(likelihood, str) and likelihood.lower() in ("auto", *NUMBERS[:3]):
+            return np.asarray((y - y.mean()) / (y.std() or 1.0))
+        return y
 
     def _inputs_of_columns(self, columns: int) -> np.ndarray:
         """Return the number of the input of each column; -1 of a column that belongs to none."""

@@ -116,7 +116,8 @@ def select(
         >>> select(posterior, x, y).line
         'selected 2 of 6 inputs: of such selections at most 10% are false on average'
     """
-    require(0 < fdr < 1, "fdr", fdr, "use a share strictly between 0 and 1, such as 0.1")
+    is_number = isinstance(fdr, (int, float)) and not isinstance(fdr, bool)
+    require(is_number and 0 < fdr < 1, "fdr", fdr, "use a share strictly between 0 and 1, such as 0.1")
     known = correlated is None or 0 < correlated <= 1
     require(known, "correlated", correlated, "use a correlation above 0 and at most 1, or None")
     if isinstance(folds, str):
@@ -138,7 +139,7 @@ def select(
         fitted.append(LeftOut(posterior, torch.arange(len(table)), _used(posterior, table, joined, seed)))
     else:
         again = refit or _again(posterior)
-        for part in _folds(len(table), int(folds), seed):
+        for part in _folds(targets, int(folds), seed):
             rest = np.setdiff1d(np.arange(len(table)), part)
             found = again(table[rest], targets[rest])
             for network in [found] if isinstance(found, Posterior) else found:
@@ -228,9 +229,9 @@ def inputs_of(groups: Sequence[Sequence[int]] | None, columns: int) -> list[list
     """
     if groups is None:
         return [[i] for i in range(columns)]
-    inputs = [[int(i) for i in group] for group in groups]
+    inputs = [list(group) for group in groups]
     named = [i for group in inputs for i in group]
-    known = all(inputs) and all(0 <= i < columns for i in named)
+    known = bool(inputs) and all(inputs) and all(isinstance(i, (int, np.integer)) and 0 <= i < columns for i in named)
     require(known, "groups", groups, f"use lists of columns from 0 to {columns - 1}, none of them empty")
     require(len(named) == len(set(named)), "groups", groups, "let each column belong to one input only")
     return inputs
@@ -265,8 +266,12 @@ def groups_of(x: Tensor, inputs: Sequence[Sequence[int]], correlated: float | No
     return torch.tensor([first.setdefault(label, len(first)) for label in labels])
 
 
-def _folds(rows: int, count: int, seed: int) -> list[np.ndarray]:
+def _folds(targets: Tensor, count: int, seed: int) -> list[np.ndarray]:
+    """Divide the rows at random; classes, and counts, are spread evenly over the folds."""
+    rows = len(targets)
     order = np.random.default_rng(seed).permutation(rows)
+    if not targets.is_floating_point() and targets.dim() == 1:
+        order = order[targets.numpy()[order].argsort(kind="stable")]
     return [np.sort(order[start::count]) for start in range(min(count, rows))]
 
 

@@ -156,8 +156,8 @@ def load_run(folder: Path) -> FittedRun:
     settings, task = Settings.back(content["settings"]), Task.of(content.get("task"))
     columns = Columns.of(content.get("columns", {}))
     estimator: Perceptron = model_for(task).load(folder / MODEL)
-    if isinstance(estimator, LabelledPerceptron) and tuple(estimator.classes_.tolist()) != task.classes:
-        problem = f": its model has the classes {estimator.classes_.tolist()}, its task others"
+    if isinstance(estimator, LabelledPerceptron) and tuple(estimator.labels_.tolist()) != task.classes:
+        problem = f": its model has the classes {estimator.labels_.tolist()}, its task others"
         raise CheckpointError(problem, value=folder)
     inputs = sum(len(column.inputs) for column in columns.used)
     if estimator.n_features_in_ != inputs:

@@ -65,4 +65,4 @@ def fit_model(
         model.fit_checked(x, codes, 1, model.likelihood, validation, folder, begun=begun)
     else:
         model.fit_checked(x, codes, len(classes), Categorical(), validation, folder, begun=begun)
-    model.classes_ = np.array(table.task.classes)
+    model.labels_ = np.array(table.task.classes)
