@@ -167,3 +167,14 @@ def test_tables_that_cannot_be_used_are_one_line() -> None:
         with pytest.raises(DataError, match=message) as caught:
             R2D2Regressor(**SMALL).fit(table, y)
         assert "\n" not in str(caught.value)
+
+
+def test_infinite_numbers_are_refused_in_training_and_prediction() -> None:
+    table = pd.DataFrame({"a": np.linspace(-1, 1, 40), "kind": ["x", "y"] * 20})
+    model = R2D2Regressor(hidden=(), algorithm="cavi", epochs=5, random_state=0).fit(table, table["a"].to_numpy())
+    wild = table.assign(a=table["a"].mask(table["a"] > 0.9, np.inf))
+    message = r"^X holds an infinite number in the column 'a': replace it, or leave the cell missing$"
+    with pytest.raises(DataError, match=message):
+        model.predict(wild)
+    with pytest.raises(DataError, match=message):
+        model.fit(wild, table["a"].to_numpy())

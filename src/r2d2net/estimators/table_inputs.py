@@ -66,6 +66,7 @@ class TableInputs:
         if len(X) == 0:
             raise DataError("has 0 rows", argument="X", fix="give at least one")
         table = _with_text_names(X)
+        _require_finite(table)
         self.columns.match([str(name) for name in table.columns], "X")
         counts: Counts = Counter()
         encoded = self.columns.encode(table, counts)
@@ -154,6 +155,7 @@ def learn_table(X: pd.DataFrame, targets: Targets) -> tuple[TableInputs, Values]
         DataError: No column can be used.
     """
     table = _with_text_names(X)
+    _require_finite(table)
     kinds = dict(zip(table.columns, X.dtypes, strict=True))
     categorical = [name for name, kind in kinds.items() if kind == "category"]
     keep = [name for name in kinds if _is_of_numbers(table[name])]
@@ -186,6 +188,14 @@ def _is_of_numbers(column: pd.Series) -> bool:
     import pandas as pd
 
     return bool(pd.api.types.is_numeric_dtype(column)) and not pd.api.types.is_bool_dtype(column)
+
+
+def _require_finite(table: pd.DataFrame) -> None:
+    """Refuse infinite numbers, which are neither numbers nor missing cells."""
+    for name in table.columns:
+        if table[name].dtype.kind == "f" and bool(np.isinf(table[name].to_numpy()).any()):
+            problem = ("holds an infinite number in the column ", Value(name))
+            raise DataError(problem, argument="X", fix="replace it, or leave the cell missing")
 
 
 def _with_text_names(X: pd.DataFrame) -> pd.DataFrame:

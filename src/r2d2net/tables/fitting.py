@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import time
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,7 +18,15 @@ import numpy as np
 
 from r2d2net.columns.input_columns import Columns
 from r2d2net.columns.phrases import counted
-from r2d2net.errors import Argument, CheckpointError, DataError, DivergenceError, Interrupted, R2D2NetError
+from r2d2net.errors import (
+    Argument,
+    CheckpointError,
+    DataError,
+    DivergenceError,
+    FitWarning,
+    Interrupted,
+    R2D2NetError,
+)
 from r2d2net.estimators.perceptron import RELEVANCE_DRAWS, RELEVANCE_ROWS, SHUFFLES
 from r2d2net.files import replace_when_written, write_json
 from r2d2net.likelihoods import LogNormal, Ordinal
@@ -179,7 +188,8 @@ def _fit(
     for note in _opening(content, table):
         say(note)
     start = time.perf_counter()
-    with one_thread():
+    with one_thread(), warnings.catch_warnings():
+        warnings.simplefilter("ignore", FitWarning)  # what it says is in the line on the posterior's health
         estimator = _estimator(table, settings, verbose)
         fit_model(estimator, table, folder / run_folder.MODEL, begun)
         estimator.save(folder / run_folder.MODEL, relevance=False)  # that of whole columns follows
