@@ -96,7 +96,7 @@ def test_inputs_with_an_effect_are_selected():
     y = target(x, 0)
     selection, again = (rn.shrinkage.select(fitted(x, y), x, y.float(), folds=3, resamples=499) for _ in range(2))
     assert selection.indices == TRUE
-    assert selection.line == "selected 2 of 10 inputs: of such selections at most 10% are false on average"
+    assert selection.line == "selected 2 of 10 inputs: of such selections at most about 10% are false on average"
     assert torch.equal(selection.p_value, again.p_value)
 
 

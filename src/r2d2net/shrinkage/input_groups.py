@@ -32,22 +32,36 @@ def input_groups(
     Returns:
         The number of the group of each input, from 0 by the largest share of a member; -1 where it is in none.
     """
-    from scipy.cluster.hierarchy import fcluster, linkage
-    from scipy.spatial.distance import squareform
-
     groups = torch.full((len(inputs),), -1)
     ranked = share.argsort(descending=True, stable=True).tolist()
     part = [i for i in ranked if share[i] >= least][:MOST]
     if len(part) < 2:
         return groups
     alike = similarities(x.double().cpu(), [inputs[i] for i in part])
-    distances = squareform((1 - alike).clamp(min=0).fill_diagonal_(0).numpy(), checks=False)
-    labels = fcluster(linkage(distances, "complete"), 1 - threshold + 1e-9, "distance").tolist()
+    labels = clusters(alike, threshold)
     found: dict[int, int] = {}
     for i, label in zip(part, labels, strict=True):
         if labels.count(label) > 1:
             groups[i] = found.setdefault(label, len(found))
     return groups
+
+
+def clusters(alike: Tensor, threshold: float) -> list[int]:
+    """Cluster inputs by complete linkage: any two of a cluster have at least a given similarity.
+
+    Args:
+        alike: Similarities, (inputs, inputs), two or more.
+        threshold: The least similarity.
+
+    Returns:
+        A label for each input, the same within a cluster.
+    """
+    from scipy.cluster.hierarchy import fcluster, linkage
+    from scipy.spatial.distance import squareform
+
+    distances = squareform((1 - alike).clamp(min=0).fill_diagonal_(0).numpy(), checks=False)
+    labels: list[int] = fcluster(linkage(distances, "complete"), 1 - threshold + 1e-9, "distance").tolist()
+    return labels
 
 
 def similarities(x: Tensor, inputs: Sequence[Sequence[int]]) -> Tensor:

@@ -6,7 +6,7 @@
 
 f is the posterior mean of the outputs of a network that has not seen the row, so under H_i all M + 1 sums have the same
 law, whatever the network and its prior. With K folds each row is left out once; the networks of different folds share
-training rows, which leaves the test approximate.
+training rows, which leaves the test approximate, the more so the more the networks overfit them.
 
 f is not evaluated anew for each of the thousands of draws. Of one column of numbers its outputs are computed at a grid
 of values and interpolated; of a category at its levels; of several columns of numbers as the sum of what each changes

@@ -25,7 +25,7 @@ from r2d2net.network_inputs import as_tensors
 from r2d2net.posterior import Posterior
 from r2d2net.run.fit import fit
 from r2d2net.shrinkage.conditional_inputs import ConditionalInputs
-from r2d2net.shrinkage.input_groups import similarities
+from r2d2net.shrinkage.input_groups import clusters, similarities
 from r2d2net.shrinkage.randomization_test import LeftOut, randomization_p_values
 from r2d2net.shrinkage.relevance import input_relevance
 from r2d2net.shrinkage.selection_models import models_for
@@ -114,7 +114,7 @@ def select(
         >>> model = rn.BayesianModel(torch.nn.Linear(6, 1), rn.priors.R2D2.adaptive())
         >>> posterior = rn.fit(model, (x, y), "lineargibbs", epochs=100, verbose=False)
         >>> select(posterior, x, y).line
-        'selected 2 of 6 inputs: of such selections at most 10% are false on average'
+        'selected 2 of 6 inputs: of such selections at most about 10% are false on average'
     """
     is_number = isinstance(fdr, (int, float)) and not isinstance(fdr, bool)
     require(is_number and 0 < fdr < 1, "fdr", fdr, "use a share strictly between 0 and 1, such as 0.1")
@@ -193,7 +193,7 @@ def in_words(selected: Tensor, sizes: Sequence[int], fdr: float, rows: int) -> s
     noun = "inputs" if max(sizes) == 1 else "groups of inputs"
     if count == 0:
         return f"no input can be selected at a false discovery rate of {fdr:g} with these {rows} rows"
-    return f"selected {count} of {total} {noun}: of such selections at most {fdr:.0%} are false on average"
+    return f"selected {count} of {total} {noun}: of such selections at most about {fdr:.0%} are false on average"
 
 
 def as_table(x: Any, y: Any) -> tuple[Tensor, Tensor]:
@@ -248,9 +248,6 @@ def groups_of(x: Tensor, inputs: Sequence[Sequence[int]], correlated: float | No
     Returns:
         The number of each input's group, (inputs,), from 0 in the order of the inputs.
     """
-    from scipy.cluster.hierarchy import fcluster, linkage
-    from scipy.spatial.distance import squareform
-
     if correlated is None or len(inputs) < 2:
         return torch.arange(len(inputs))
     if all(len(columns) == 1 for columns in inputs):
@@ -260,10 +257,8 @@ def groups_of(x: Tensor, inputs: Sequence[Sequence[int]], correlated: float | No
         alike = (scaled.T @ scaled).abs()
     else:
         alike = similarities(x, inputs)
-    distance = squareform((1 - alike).clamp(min=0).fill_diagonal_(0).numpy(), checks=False)
-    labels = fcluster(linkage(distance, "complete"), 1 - correlated + 1e-9, "distance").tolist()
     first: dict[int, int] = {}
-    return torch.tensor([first.setdefault(label, len(first)) for label in labels])
+    return torch.tensor([first.setdefault(label, len(first)) for label in clusters(alike, correlated)])
 
 
 def _folds(targets: Tensor, count: int, seed: int) -> list[np.ndarray]:

@@ -60,7 +60,8 @@ def models_for(likelihood: Likelihood[Any], outputs: int = 1, seed: int = 0) -> 
         weights = (inputs + 2) * (UNITS + outputs)
         if rows * weights <= LARGEST_GRADIENT and inputs <= MOST_INPUTS * rows:
             plans.append(([UNITS], R2D2(), MCLMC(), None))
-        fitted = []
+        fitted: list[Posterior[Any]] = []
+        failure: DivergenceError | None = None
         for hidden, own, method, epochs in plans:
             with lent_generator(seed, torch.device("cpu")):
                 net = mlp(inputs, hidden, outputs, linear=bool(hidden))
@@ -70,9 +71,10 @@ def models_for(likelihood: Likelihood[Any], outputs: int = 1, seed: int = 0) -> 
                     warnings.simplefilter("ignore", FitWarning)  # a network that learns nothing has no power, no more
                     warnings.filterwarnings("ignore", message="the chains disagree")
                     fitted.append(fit(model, (x.float(), y), method, epochs=epochs, seed=seed, verbose=False))
-            except DivergenceError:
-                if not fitted and hidden:
-                    raise
+            except DivergenceError as error:
+                failure = error
+        if failure is not None and not fitted:
+            raise failure
         return fitted
 
     return refit
