@@ -2,6 +2,7 @@
 
     Gaussian      r = y - f:      log p = -sum [r^2 / v + log 2 pi v] / 2,      d log p / d f = r / v
     Categorical   p = softmax f:  log p = sum log p_y,                          d log p / d f = 1_y - p
+    Student t     log p = sum log t_nu(r / s) - log s,          d log p / d f = (nu + 1) r / (nu s^2 + r^2)
     others        by automatic differentiation of the likelihood alone
 
 and back through the layers by `layered_pass`, with A x beside them where the network has a linear path. For tables of
@@ -18,8 +19,9 @@ import torch
 from torch import Tensor
 
 from r2d2net.inference.layered_pass import LayeredPass, Room
-from r2d2net.likelihoods import Categorical, Gaussian, Likelihood
+from r2d2net.likelihoods import Categorical, Gaussian, Likelihood, StudentT
 from r2d2net.likelihoods.base import Noise
+from r2d2net.likelihoods.student_t import log_density
 from r2d2net.model import BayesianModel
 from r2d2net.nets.linear_path import LinearPath
 
@@ -139,6 +141,16 @@ def slope_of(
             return -0.5 * squares - constant, gradient.reshape(output.shape)
 
         return normal
+    if type(likelihood) is StudentT and noise["variance"].dim() == 2 and y.dim() == 2:
+        variance, df = (noise[name].unsqueeze(1) for name in ("variance", "df"))
+
+        def heavy(output: Tensor) -> tuple[Tensor, Tensor]:
+            residual = y - output.reshape(len(output), *y.shape)
+            squares = residual.square()
+            total = log_density(squares, variance, df).sum((1, 2), dtype=torch.float64)
+            return total, ((df + 1) * residual / (df * variance + squares)).reshape(output.shape)
+
+        return heavy
     if type(likelihood) is Categorical:
         index = y.reshape(1, -1, 1)
 

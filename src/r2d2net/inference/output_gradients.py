@@ -2,6 +2,7 @@
 
     Gaussian      r = f - y:   nll = sum_k [mean r_k^2 / v_k + log 2 pi v_k] / 2,      d nll / d f = r / (rows v)
     Categorical   p = softmax f:  nll = -mean log p_y,                                 d nll / d f = (p - 1_y) / rows
+    Student t     nll = -mean sum_k log t(r_k),                   d nll / d f = (nu + 1) r / (rows (nu v + r^2))
     others        `log_prob` and `observe` of each network, by automatic differentiation
 
 nll is the mean over the rows. All networks are of one likelihood; each has its own rows and its own noise.
@@ -15,9 +16,10 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from r2d2net.likelihoods import Categorical, Gaussian, Likelihood
+from r2d2net.likelihoods import Categorical, Gaussian, Likelihood, StudentT
 from r2d2net.likelihoods.base import Noise
 from r2d2net.likelihoods.gaussian import LEAST_VARIANCE
+from r2d2net.likelihoods.student_t import follow, log_density
 
 
 class Loss(NamedTuple):
@@ -50,6 +52,8 @@ def loss_of(likelihood: Likelihood[Any], output: Tensor, y: Tensor, noise: Noise
     # not isinstance: a subclass may have another log_prob
     if type(likelihood) is Gaussian and output.shape == y.shape and noise["variance"].dim() == 2:  # not by row
         return _gaussian(likelihood, output, y, noise, rate)
+    if type(likelihood) is StudentT and output.shape == y.shape and noise["variance"].dim() == 2:
+        return _student_t(output, y, noise, rate)
     if type(likelihood) is Categorical and output.shape[:-1] == y.shape:
         log_p = torch.log_softmax(output, -1)
         nll = log_p.gather(-1, y.unsqueeze(-1)).squeeze(-1).mean(-1).neg()
@@ -66,6 +70,15 @@ def _gaussian(likelihood: Gaussian, output: Tensor, y: Tensor, noise: Noise, rat
     if likelihood.noise is None:
         noise = {"variance": torch.lerp(variance, squares, rate).clamp_(min=LEAST_VARIANCE)}
     return Loss(nll, gradient, noise)
+
+
+def _student_t(output: Tensor, y: Tensor, noise: Noise, rate: float) -> Loss:
+    variance, df = (noise[name].unsqueeze(1) for name in ("variance", "df"))
+    residual = output - y
+    squares = residual.square()
+    nll = -log_density(squares, variance, df).sum(-1).mean(-1)
+    gradient = (df + 1) * residual / (df * variance + squares) / y.shape[1]
+    return Loss(nll, gradient, follow(squares, noise, rate))
 
 
 def _by_autograd(likelihood: Likelihood[Any], output: Tensor, y: Tensor, noise: Noise, rate: float) -> Loss:

@@ -37,6 +37,7 @@ LEAST_DF, MOST_DF, GRID = 2.1, 60.0, 48
 FIRST_DF = 6.0
 GAIN, LONGEST = 5.0, 0.5  # of a step of log nu: about one over its information at nu = 4; most that it moves
 TOLERANCE = 1e-7  # of a quantile, in units of the noise's scale
+CHUNK = 1 << 20  # log densities that are computed at a time
 
 
 @dataclass(frozen=True)
@@ -111,7 +112,7 @@ class HeavyTailed(Mixture):
         """
         target = like_draw(y, self.samples[0])
         scale, df = self.scale.expand(self.samples.shape), self.df.expand(self.samples.shape)
-        terms = _log_density((target - self.samples).square(), scale.square(), df)
+        terms = log_density((target - self.samples).square(), scale.square(), df)
         if terms.dim() > 2:
             terms = terms.flatten(2).sum(-1)
         return torch.logsumexp(terms, 0) - math.log(len(terms))
@@ -142,17 +143,7 @@ class StudentT(Likelihood[HeavyTailed]):
         return {"variance": y.new_full((y.shape[1],), 0.3), "df": y.new_full((y.shape[1],), FIRST_DF)}
 
     def observe(self, output: Tensor, y: Tensor, noise: Noise, rate: float) -> Noise:
-        variance, df = noise["variance"], noise["df"]
-        squares = (like_target(output, y) - y).square()
-        z = squares / variance
-        renewed = ((df + 1) / (df + z) * squares).mean(0)
-        slope = torch.digamma((df + 1) / 2) - torch.digamma(df / 2) - 1 / df
-        score = 0.5 * (slope - torch.log1p(z / df) + (df + 1) * z / (df * (df + z)))
-        step = (rate * GAIN * (df * score).mean(0)).clamp(-LONGEST, LONGEST)
-        return {
-            "variance": torch.lerp(variance, renewed, rate).clamp(min=LEAST_VARIANCE),
-            "df": (df * step.exp()).clamp(LEAST_DF, MOST_DF),
-        }
+        return follow((like_target(output, y) - y).square(), noise, rate)
 
     def gibbs(
         self,
@@ -180,7 +171,8 @@ class StudentT(Likelihood[HeavyTailed]):
         variance = old.double()
         squares = (like_target(output, y) - y).detach().double().square()  # (rows, outputs)
         grid = torch.logspace(math.log10(LEAST_DF), math.log10(MOST_DF), GRID, dtype=torch.float64, device=y.device)
-        fit = torch.stack([_log_density(squares, variance, nu).sum(0) for nu in grid])
+        at_once = max(1, CHUNK // max(1, squares.numel()))
+        fit = torch.cat([_log_densities(squares, variance, part) for part in grid.split(at_once)])
         log_prior = 2 * grid.log() - grid / 10  # of nu, times nu: the grid is even in log nu
         df = draw_from_grid(grid, weight * fit + log_prior.unsqueeze(1), generator)
         shape = (weight * (df + 1) / 2).expand(squares.shape).contiguous()
@@ -192,17 +184,48 @@ class StudentT(Likelihood[HeavyTailed]):
 
     def log_prob(self, output: Tensor, y: Tensor, noise: Noise) -> Tensor:
         squares = (like_target(output, y) - y).square()
-        return _log_density(squares, noise["variance"], noise["df"]).sum(-1)
+        return log_density(squares, noise["variance"], noise["df"]).sum(-1)
 
     def predict(self, outputs: Tensor, noise: Noise, unit: Unit) -> HeavyTailed:
         scale, df = noise["variance"].sqrt().unsqueeze(-2) * unit.scale, noise["df"].unsqueeze(-2)
         return HeavyTailed(unit.center + unit.scale * outputs, scale, df)
 
 
-def _log_density(squares: Tensor, variance: Tensor, df: Tensor) -> Tensor:
+def follow(squares: Tensor, noise: Noise, rate: float) -> Noise:
+    """Move scale and degrees of freedom towards what the residuals of a batch say.
+
+    Args:
+        squares: Squared residuals, (..., rows, outputs).
+        noise: Both, (..., outputs).
+        rate: Weight of the batch.
+
+    Returns:
+        The new values.
+    """
+    variance, df = (noise[name].unsqueeze(-2) for name in ("variance", "df"))
+    z = squares / variance
+    renewed = ((df + 1) / (df + z) * squares).mean(-2)
+    slope = torch.digamma((df + 1) / 2) - torch.digamma(df / 2) - 1 / df
+    score = 0.5 * (slope - torch.log1p(z / df) + (df + 1) * z / (df * (df + z)))
+    step = (rate * GAIN * (df * score).mean(-2)).clamp(-LONGEST, LONGEST)
+    return {
+        "variance": torch.lerp(noise["variance"], renewed, rate).clamp(min=LEAST_VARIANCE),
+        "df": (noise["df"] * step.exp()).clamp(LEAST_DF, MOST_DF),
+    }
+
+
+def log_density(squares: Tensor, variance: Tensor, df: Tensor) -> Tensor:
     """Return the log density of a residual by its square."""
     constant = torch.lgamma((df + 1) / 2) - torch.lgamma(df / 2) - 0.5 * torch.log(math.pi * df * variance)
     return constant - (df + 1) / 2 * torch.log1p(squares / (df * variance))
+
+
+def _log_densities(squares: Tensor, variance: Tensor, df: Tensor) -> Tensor:
+    """Return the sums over rows of the log densities at several degrees of freedom, (values, outputs)."""
+    df = df.unsqueeze(-1)  # (values, 1)
+    constant = torch.lgamma((df + 1) / 2) - torch.lgamma(df / 2) - 0.5 * torch.log(math.pi * df * variance)
+    tails = torch.log1p(squares / (df * variance).unsqueeze(1)).sum(1)  # (values, rows, outputs) before the sum
+    return len(squares) * constant - (df + 1) / 2 * tails
 
 
 def _t_cdf(z: Tensor, df: Tensor) -> Tensor:
