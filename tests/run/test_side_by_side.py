@@ -9,6 +9,7 @@ from torch import nn
 import r2d2net as rn
 from r2d2net import inference, likelihoods, priors
 from r2d2net.inference.base import flatten
+from r2d2net.inference.chain_members import ChainMembers
 from r2d2net.inference.members import Members
 from r2d2net.posterior import Posterior
 from r2d2net.run import several_runs, side_by_side
@@ -25,15 +26,15 @@ def data():
     return x, 10 + 3 * x[:, 0] + x[:, 1].sin()
 
 
-def network(outputs=1):
+def network(outputs=1, *, path=False):
     torch.manual_seed(4)
-    return rn.nets.mlp(3, [8, 6], outputs).double()
+    return rn.nets.mlp(3, [8, 6], outputs, linear=path).double()
 
 
-def fit(method, own_prior=None, likelihood=None, *, classes=False, **options):
+def fit(method, own_prior=None, likelihood=None, *, classes=False, counts=False, path=False, **options):
     x, y = data()
-    y = (y > 10).long() if classes else y
-    model = rn.BayesianModel(network(2 if classes else 1), own_prior, likelihood)
+    y = (y > 10).long() if classes else (y - y.min()).round() if counts else y
+    model = rn.BayesianModel(network(2 if classes else 1, path=path), own_prior, likelihood)
     return rn.fit(model, (x, y), method, **{**FAST, **options})
 
 
@@ -81,6 +82,8 @@ def assert_equal_runs(one, other):
                 torch.testing.assert_close(tensor, tensors[name], rtol=1e-6, atol=1e-6)
 
 
+CHAINS = {"chains": 2, "sweep_steps": 4, "start_steps": 10}
+BY_CHAINS = {"epochs": 14, "batch_size": None}
 CASES = {
     "svgi": (inference.SVGI(averaging=1.0), priors.R2D2(), None, {"restarts": RUNS}),
     "svgi-averaged": (inference.SVGI(averaging=0.1), priors.R2D2(), None, {"restarts": RUNS}),
@@ -110,6 +113,26 @@ CASES = {
     "mfvi": (inference.MFVI(), priors.Gaussian(), None, {"restarts": RUNS}),
     "radial": (inference.Radial(), priors.R2D2(), None, {"restarts": RUNS}),
     "map": (inference.MAP(), priors.GeneralizedDoublePareto(), None, {"restarts": RUNS}),
+    "chains": (inference.MCLMC(**CHAINS), priors.R2D2(), None, {"restarts": RUNS, **BY_CHAINS}),
+    "chains-heavy-tails": (
+        inference.MCLMC(**CHAINS, start_prior="own"),
+        priors.R2D2(),
+        likelihoods.StudentT(),
+        {"restarts": RUNS, **BY_CHAINS},
+    ),
+    "chains-classes": (
+        inference.MCLMC(**CHAINS),
+        priors.Horseshoe(),
+        likelihoods.Categorical(),
+        {"restarts": RUNS, "classes": True, **BY_CHAINS},
+    ),
+    "chains-counts": (
+        inference.MCLMC(**CHAINS),
+        priors.Gaussian(),
+        likelihoods.Poisson(),
+        {"restarts": RUNS, "counts": True, **BY_CHAINS},
+    ),
+    "chains-path": (inference.MCLMC(**CHAINS), priors.R2D2(), None, {"prior": "auto", "path": True, **BY_CHAINS}),
     "ensemble": (inference.DeepEnsemble(members=RUNS), priors.Gaussian(), None, {}),
     "ensemble-validation": (inference.DeepEnsemble(members=RUNS), priors.Gaussian(), None, {"validation": 0.2}),
 }
@@ -261,6 +284,49 @@ def test_killed_and_resumed(method, every, tmp_path, monkeypatch):
     assert resumed.history == alone.history
     assert resumed.candidates == alone.candidates
     assert [path.name for path in tmp_path.iterdir()] == ["posterior.safetensors"]
+
+
+@pytest.mark.parametrize("after", [3, 9])
+def test_chains_killed_and_resumed(after, tmp_path, monkeypatch):
+    """Killed in SVGI's epochs, and while chains are kept."""
+    options = {"own_prior": priors.R2D2(), "restarts": RUNS, **BY_CHAINS}
+    alone = fit(inference.MCLMC(**CHAINS), **options)
+    step, taken = ChainMembers.step, []
+
+    def counted(*arguments):
+        taken.append(1)
+        if len(taken) == after + 1:
+            raise Killed
+        return step(*arguments)
+
+    monkeypatch.setattr(ChainMembers, "step", counted)
+    with pytest.raises(Killed):
+        fit(inference.MCLMC(**CHAINS), **options, resume=tmp_path, checkpoint_every="epoch")
+    resumed = fit(inference.MCLMC(**CHAINS), **options, resume=tmp_path, checkpoint_every="epoch")
+    assert len(taken) == BY_CHAINS["epochs"] + 1
+    assert same(resumed, alone)
+    assert resumed.history == alone.history
+
+
+def test_chains_that_diverge_are_out_and_the_others_go_on(ends, monkeypatch):
+    options = {"own_prior": priors.R2D2(), "restarts": RUNS, **BY_CHAINS}
+    fit(inference.MCLMC(**CHAINS), **options)
+    unspoilt = dict(ends)
+    ends.clear()
+    step = ChainMembers.step
+
+    def spoilt(members, batch, generators):
+        losses = step(members, batch, generators)
+        if int(members.states[1].step) == 9:
+            members.states[1].weights.fill_(math.inf)
+        return losses
+
+    monkeypatch.setattr(ChainMembers, "step", spoilt)
+    posterior = fit(inference.MCLMC(**CHAINS), **options)
+    assert [entry["validation"] is None for entry in posterior.candidates] == [False, True, False]
+    assert ("given", 1) not in ends
+    for key in (("given", 0), ("given", 2)):
+        assert same(ends[key], unspoilt[key])
 
 
 def test_a_failure_outlives_a_kill(tmp_path, monkeypatch):

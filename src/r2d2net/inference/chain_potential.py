@@ -66,7 +66,7 @@ class ChainPotential:
                 blocks.append(partial(self.layered, x=inputs, slope=slope_of(likelihood, targets, noise, by_row)))
             else:
                 blocks.append(partial(self._differentiated, fixed, buffers, inputs, by_row))
-        return self._potential(blocks, precision)
+        return self.of_blocks(blocks, precision)
 
     def outputs(self, weights: Tensor, fixed: Tensor, buffers: Tensors, x: Any) -> Tensor:
         """Compute the outputs of all chains, a block of rows at a time.
@@ -126,7 +126,17 @@ class ChainPotential:
 
         return evaluate
 
-    def _potential(self, blocks: Sequence[Callable[[Tensor], Fit]], precision: Tensor) -> Potential:
+    def of_blocks(self, blocks: Sequence[Callable[[Tensor], Fit]], precision: Tensor) -> Potential:
+        """Return U from the log likelihoods of blocks of rows.
+
+        Args:
+            blocks: Functions from weights to how the chains fit some rows.
+            precision: c, (chains, weights).
+
+        Returns:
+            The function from weights to the point there.
+        """
+
         def evaluate(position: Tensor) -> Point:
             gradient, outputs = precision * position, []
             energy = torch.linalg.vecdot(gradient, position).to(torch.float64) / 2

@@ -89,17 +89,17 @@ class LayeredGradient:
 
         Args:
             weights: Weights of the chains, (chains, weights).
-            x: Inputs, (rows, inputs).
+            x: Inputs, (rows, inputs), or those of each chain, (chains, rows, inputs).
             slope: Returns the log likelihoods, (chains,), and their gradients in the outputs; see `slope_of`.
 
         Returns:
             How the chains fit the rows.
         """
         chains = len(weights)
-        room, shared = self._views(weights), x.expand(chains, *x.shape)
+        room, shared = self._views(weights), x if x.dim() == 3 else x.expand(chains, *x.shape)
         output, tapes = self.layers.given(room, shared)
         if self.path is not None:
-            straight = weights[:, self.path].view(chains, -1, x.shape[1])
+            straight = weights[:, self.path].view(chains, -1, x.shape[-1])
             output = torch.baddbmm(output, shared, straight.mT)
         log_likelihood, outward = slope(output)
         inside = self.layers.gradients(room, tapes, outward)
@@ -116,7 +116,7 @@ class LayeredGradient:
 
 
 def slope_of(
-    likelihood: Likelihood[Any], y: Tensor, noise: Noise, row_likelihoods: RowLikelihoods
+    likelihood: Likelihood[Any], y: Tensor, noise: Noise, row_likelihoods: RowLikelihoods, *, by_chain: bool = False
 ) -> Callable[[Tensor], tuple[Tensor, Tensor]]:
     """Return log likelihoods and their gradients in the outputs as a function of the outputs.
 
@@ -125,34 +125,36 @@ def slope_of(
         y: Targets of the rows.
         noise: Learnt parameters of the likelihood, (chains, ...).
         row_likelihoods: Log likelihoods of each row and chain by outputs, for likelihoods that are not written out.
+        by_chain: Whether each chain has rows of its own, targets (chains, rows, ...).
 
     Returns:
         The function from outputs, (chains, rows, width), to log likelihoods, (chains,) in float64, and gradients.
     """
+    one, are_numbers = y.shape[by_chain:], y.dim() == 2 + by_chain  # targets of one chain
     # not isinstance: a subclass may have another log_prob
-    if type(likelihood) is Gaussian and noise["variance"].dim() == 2 and y.dim() == 2:
+    if type(likelihood) is Gaussian and noise["variance"].dim() == 2 and are_numbers:
         variance = noise["variance"]
-        constant = 0.5 * len(y) * torch.log(2 * math.pi * variance.double()).expand(len(variance), y.shape[1]).sum(-1)
+        constant = 0.5 * one[0] * torch.log(2 * math.pi * variance.double()).expand(len(variance), one[1]).sum(-1)
 
         def normal(output: Tensor) -> tuple[Tensor, Tensor]:
-            residual = y - output.reshape(len(output), *y.shape)
+            residual = y - output.reshape(len(output), *one)
             gradient = residual / variance.unsqueeze(1)
             squares = (residual * gradient).sum((1, 2), dtype=torch.float64)
             return -0.5 * squares - constant, gradient.reshape(output.shape)
 
         return normal
-    if type(likelihood) is StudentT and noise["variance"].dim() == 2 and y.dim() == 2:
+    if type(likelihood) is StudentT and noise["variance"].dim() == 2 and are_numbers:
         variance, df = (noise[name].unsqueeze(1) for name in ("variance", "df"))
 
         def heavy(output: Tensor) -> tuple[Tensor, Tensor]:
-            residual = y - output.reshape(len(output), *y.shape)
+            residual = y - output.reshape(len(output), *one)
             squares = residual.square()
             total = log_density(squares, variance, df).sum((1, 2), dtype=torch.float64)
             return total, ((df + 1) * residual / (df * variance + squares)).reshape(output.shape)
 
         return heavy
     if type(likelihood) is Categorical:
-        index = y.reshape(1, -1, 1)
+        index = y.reshape(-1, one[0], 1)
 
         def softmax(output: Tensor) -> tuple[Tensor, Tensor]:
             own = index.expand(len(output), -1, 1)

@@ -35,6 +35,7 @@ from r2d2net.inference.base import Batch, Draws, Info, Method, Trainer, make_pla
 from r2d2net.inference.chain_gibbs import ChainGibbs, ScaleState
 from r2d2net.inference.chain_metric import REST, GaussNewton, Metric, metric_of
 from r2d2net.inference.chain_potential import ChainPotential, row_log_likelihoods
+from r2d2net.inference.chain_walk import Pace, Walkers, walk
 from r2d2net.inference.collection import Collection, Kept, by_chain, first, keep, no_draws, of_chain, room_for
 from r2d2net.inference.descent import require_one_of, require_positive, require_share
 from r2d2net.inference.mean_field_family import VariationalState
@@ -45,10 +46,7 @@ from r2d2net.inference.microcanonical import (
     any_direction,
     chosen,
     first_step_size,
-    forget,
     leapfrog,
-    learn,
-    refuse_runaways,
 )
 from r2d2net.inference.network_batch import FUSED
 from r2d2net.inference.scale_updates import START_SWEEPS
@@ -61,9 +59,6 @@ from r2d2net.nets.linear_path import LinearPath
 START_STEPS = {"dense": 300, "own": 1000}  # of SVGI, by the prior that it has
 START_SHARE = 0.3  # most that the start may take of the epochs
 ENERGY_VARIANCE = 5e-4  # of a step, for each weight
-SMALLER = 0.8  # factor of the step size of a chain that runs away in an epoch, or in more than so many of its steps:
-OFTEN = 0.1
-EARLY_ERROR = 50.0  # deviation of a step's error that is borne in the burn-in, when chains may still be far away
 ADJUSTED_ACCEPTANCE = 0.9  # of trajectories, at which their step size aims
 LEAST_EPOCHS, MOST_EPOCHS, ROWS_OF_EPOCHS = 25, 45, 30_000  # by default: so many passes as make so many rows
 RENEWALS = 0.0, 0.25, 0.5, 0.75  # of the burn-in, when the Gauss-Newton matrix is computed anew
@@ -217,6 +212,7 @@ class MicrocanonicalChains(Trainer[MCLMCState]):
         self.newton = GaussNewton(model, settings.directions, settings.temperature)
         self.renewals = {round(share * self.burn_in) for share in RENEWALS} if settings.directions else set()
         self.gibbs = ChainGibbs(model, settings.chains, 1 / settings.temperature)
+        self.pace = Pace(settings.sweep_steps, settings.length, settings.energy_variance)
 
     # --- start
 
@@ -268,18 +264,37 @@ class MicrocanonicalChains(Trainer[MCLMCState]):
     def step(self, state: MCLMCState, batch: Batch, generator: torch.Generator) -> tuple[MCLMCState, Info]:
         done = int(state.step)
         if done < self.start_epochs:
-            number = min(self.settings.sweep_steps, self.start_steps - done * self.settings.sweep_steps)
-            start, loss = self.svgi.steps(state.start, batch, max(1, number), generator)
-            state = state._replace(step=state.step + 1, start=start)
-            if done + 1 == self.start_epochs and bool(torch.isfinite(start.mean.sum() + start.rho.sum())):
-                state = self._release(state, batch, generator)
-            return state, Info(loss, 0.0, self.settings.temperature)
-        learns = done < self.start_epochs + self.burn_in
+            start, loss = self.svgi.steps(state.start, batch, self.steps_of_start(done), generator)
+            return self.after_start(state._replace(start=start), batch, generator), self._info(loss, 0.0)
+        learns = self.learns(state)
         if done - self.start_epochs in self.renewals:
             state = self._renew_metric(state, batch)
         state, output = self._move(state, batch, generator, learns=learns)
         if self.draws_rows:
             output = self._outputs(state, batch[0])
+        return self.after_move(state, output, batch, generator)
+
+    def steps_of_start(self, done: int) -> int:
+        """Return the number of SVGI's steps in an epoch after ``done`` others."""
+        return max(1, min(self.settings.sweep_steps, self.start_steps - done * self.settings.sweep_steps))
+
+    def learns(self, state: MCLMCState) -> bool:
+        """Tell whether the chains are in their burn-in."""
+        return int(state.step) < self.start_epochs + self.burn_in
+
+    def after_start(self, state: MCLMCState, batch: Batch, generator: torch.Generator) -> MCLMCState:
+        """End an epoch of SVGI's; after the last one the chains are placed."""
+        state, start = state._replace(step=state.step + 1), state.start
+        is_last = int(state.step) == self.start_epochs
+        if is_last and bool(torch.isfinite(start.mean.sum() + start.rho.sum())):
+            return self._release(state, batch, generator)
+        return state
+
+    def after_move(
+        self, state: MCLMCState, output: Tensor, batch: Batch, generator: torch.Generator
+    ) -> tuple[MCLMCState, Info]:
+        """End an epoch of the chains, whose networks have these outputs: draw noise and scales, and keep the draw."""
+        done, learns = int(state.step), self.learns(state)
         log_likelihoods = row_log_likelihoods(self.model.likelihood, batch[1], state.noise, self.settings.chains)
         nll = -log_likelihoods(output).mean()
         state = self._draw_given_weights(state, batch, output, generator)
@@ -290,7 +305,10 @@ class MicrocanonicalChains(Trainer[MCLMCState]):
             )
         if done + 1 == self.steps:
             state = state._replace(r_hat=self._r_hat(state, batch[0]))
-        return state, Info(nll, float(state.step_size.value.mean()), self.settings.temperature)
+        return state, self._info(nll, float(state.step_size.value.mean()))
+
+    def _info(self, nll: Tensor, lr: float) -> Info:
+        return Info(nll, lr, self.settings.temperature)
 
     def _renew_metric(self, state: MCLMCState, batch: Batch) -> MCLMCState:
         """Compute the Gauss-Newton matrix at the present weights; only in the burn-in, as it depends on them."""
@@ -302,8 +320,7 @@ class MicrocanonicalChains(Trainer[MCLMCState]):
         self, state: MCLMCState, batch: Batch, generator: torch.Generator, *, learns: bool
     ) -> tuple[MCLMCState, Tensor]:
         """Move the weights of all chains given scales and noise; return the outputs there too."""
-        settings, d = self.settings, self.model.size
-        prior, start = state.prior, state.start
+        settings, prior, start = self.settings, state.prior, state.start
         given = (prior.precision, state.noise, start.fixed, state.buffers, batch)
         if not self.draws_rows:
             potential = self.potential.at(*given)
@@ -314,29 +331,9 @@ class MicrocanonicalChains(Trainer[MCLMCState]):
         point = potential(state.weights)
         if settings.adjusted:
             return self._move_exactly(state, potential, point, metric, generator, learns=learns)
-        direction, step_size, divergences = state.direction, state.step_size, state.divergences
-        turning = settings.length * math.sqrt(d)
-        aimed = EARLY_ERROR if learns else math.sqrt(d * settings.energy_variance)
-        at_start, total = (point, direction), 0 * point.energy
-        for _ in range(settings.sweep_steps):
-            moved, turned, error = leapfrog(potential, point, direction, metric, step_size.value)
-            point, direction, error, undone = refuse_runaways((point, direction), (moved, turned), error, aimed)
-            total = total + error
-            if learns:
-                step_size = learn(step_size, error, d, settings.energy_variance)
-                step_size = step_size._replace(value=torch.where(undone, step_size.value / 2, step_size.value))
-            else:
-                divergences = divergences + undone.cpu()
-            direction = forget(direction, step_size.value / turning, generator)
-        whole = math.inf if learns else aimed * math.sqrt(settings.sweep_steps)
-        point, direction, _, undone = refuse_runaways(at_start, (point, direction), total, whole)
-        often = divergences - state.divergences > OFTEN * settings.sweep_steps
-        undone = undone | often.to(undone.device)
-        step_size = step_size._replace(value=torch.where(undone, step_size.value * SMALLER, step_size.value))
-        state = state._replace(
-            weights=point.position, direction=direction, step_size=step_size, divergences=divergences
-        )
-        return state, point.output
+        at = Walkers(point, state.direction, state.step_size, state.divergences)
+        there = walk(potential, metric, at, self.pace, [generator], learns=learns)
+        return there_in(state, there), there.point.output
 
     def _move_exactly(
         self,
@@ -437,3 +434,21 @@ class MicrocanonicalChains(Trainer[MCLMCState]):
         quantities = [outputs, *(tensor.flatten(2) for tensor in draws.noise.values())]
         compared = torch.cat([tensor.to(torch.float64) for tensor in quantities], -1)
         return split_r_hat(compared.transpose(0, 1)).max().cpu()
+
+
+def there_in(state: MCLMCState, there: Walkers) -> MCLMCState:
+    """Put where chains stand into their state.
+
+    Args:
+        state: The state.
+        there: Where the chains stand.
+
+    Returns:
+        The state with it.
+    """
+    return state._replace(
+        weights=there.point.position,
+        direction=there.direction,
+        step_size=there.step_size,
+        divergences=there.divergences,
+    )

@@ -26,6 +26,7 @@ import torch
 from torch import Tensor
 
 from r2d2net.inference.chain_metric import Metric
+from r2d2net.inference.layered_pass import standard_normal
 
 LARGEST_ERROR, LEAST_LIMIT = 20.0, 10.0  # a step is not taken beyond so many deviations of its error, and so many nats
 FORGETTING = 0.98  # of the steps before, in the choice of the step size
@@ -172,19 +173,20 @@ def chosen(which: Tensor, first: Point, second: Point) -> Point:
     return Point(*(_where(which, a, b) for a, b in zip(first, second, strict=True)))
 
 
-def forget(direction: Tensor, share: Tensor, generator: torch.Generator) -> Tensor:
+def forget(direction: Tensor, share: Tensor, *generators: torch.Generator) -> Tensor:
     """Let the directions forget themselves partly.
 
     Args:
         direction: u, (chains, d).
         share: e / L, the length of the step in units of that over which a direction is forgotten, (chains,).
-        generator: Source of randomness.
+        *generators: Sources of randomness, one for each run of as many chains.
 
     Returns:
         The new directions.
     """
     spread = (torch.expm1(2 * share) / direction.shape[-1]).sqrt().unsqueeze(-1)
-    return _unit(direction + spread * torch.empty_like(direction).normal_(generator=generator))
+    noise = standard_normal(direction.unflatten(0, (len(generators), -1)), generators).flatten(0, 1)
+    return _unit(direction + spread * noise)
 
 
 def _turn(direction: Tensor, gradient: Tensor, length: Tensor) -> tuple[Tensor, Tensor]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import copy
 import math
+from collections.abc import Sequence
 from typing import Any, Literal
 
 import torch
@@ -65,15 +66,28 @@ class SVGIStart:
             The state after the steps, and their mean loss.
         """
         x, y = batch
-        rows = min(ROWS, self.n)
-        passes = math.ceil(number * rows / self.n) + 1
-        orders = [torch.randperm(self.n, generator=generator, device=y.device) for _ in range(passes)]
-        order, loss = torch.cat(orders), y.new_zeros((), dtype=torch.float32)
-        for index in order[: number * rows].split(rows):
+        loss = y.new_zeros((), dtype=torch.float32)
+        for index in self.rows(number, y.device, generator):
             part = tuple(tensor[index] for tensor in x) if isinstance(x, tuple) else x[index]
             state, info = self.trainer.step(state, (part, y[index]), generator)
             loss = loss + info.nll / number
         return state, loss
+
+    def rows(self, number: int, device: torch.device, generator: torch.Generator) -> Sequence[Tensor]:
+        """Draw the rows of some steps.
+
+        Args:
+            number: Number of steps.
+            device: Device of the data.
+            generator: Source of randomness.
+
+        Returns:
+            The numbers of the rows of each step.
+        """
+        rows = min(ROWS, self.n)
+        passes = math.ceil(number * rows / self.n) + 1
+        orders = [torch.randperm(self.n, generator=generator, device=device) for _ in range(passes)]
+        return torch.cat(orders)[: number * rows].split(rows)
 
 
 def with_dense_priors(model: BayesianModel[Any]) -> BayesianModel[Any]:

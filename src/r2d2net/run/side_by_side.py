@@ -13,7 +13,6 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterator, Sequence
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +22,8 @@ from torch import Tensor
 from r2d2net import checkpoint
 from r2d2net.errors import DivergenceError
 from r2d2net.inference.base import flatten, part, unflatten
+from r2d2net.inference.chain_members import ChainMembers, chains_are_alike
+from r2d2net.inference.mclmc import MicrocanonicalChains
 from r2d2net.inference.members import Members, are_alike, members_of
 from r2d2net.posterior import INTERRUPTED, Posterior
 from r2d2net.run import train as single
@@ -43,23 +44,44 @@ def groups_of(plans: Sequence[Plan]) -> list[list[int]]:
         plans: The runs.
 
     Returns:
-        The numbers of the runs of each group, in order; a run that goes with no other is a group of its own.
+        The numbers of the runs of each group, in order of their first ones; a run that goes with no other is a group of
+        its own.
     """
-    bounds = [0]
-    for index in range(1, len(plans) + 1):
-        if index == len(plans) or index - bounds[-1] == MOST or not _go_together(plans[bounds[-1]], plans[index]):
-            bounds.append(index)
-    return [list(range(start, stop)) for start, stop in pairwise(bounds)]
+    groups: list[list[int]] = []
+    for index, plan in enumerate(plans):
+        fitting = (group for group in groups if len(group) < MOST and _go_together(plans[group[0]], plan))
+        group = next(fitting, None)
+        if group is None:
+            groups.append([index])
+        else:
+            group.append(index)
+    return groups
 
 
 def _go_together(one: Plan, other: Plan) -> bool:
     mine, theirs = one.prepared.batches, other.prepared.batches
-    if not isinstance(mine, TensorBatches) or not isinstance(theirs, TensorBatches):
+    if not isinstance(mine, TensorBatches) or not isinstance(theirs, TensorBatches) or not _takes(one.trainer, mine.x):
         return False
-    takes = getattr(one.trainer, "joint", None) is not None and one.trainer.joint.takes(mine.x)  # type: ignore[attr-defined]
-    shapes = [(b.n, b.size, b.x.shape[1:], b.y.shape[1:], b.y.dtype) for b in (mine, theirs)] if takes else [0, 1]
+    shapes = [(b.n, b.size, b.x.shape[1:], b.y.shape[1:], b.y.dtype) for b in (mine, theirs)]
     lengths = [(plan.settings["epochs"], plan.settings["patience"], plan.checkpoint_every) for plan in (one, other)]
-    return shapes[0] == shapes[1] and lengths[0] == lengths[1] and are_alike([one.trainer, other.trainer], mine.size)
+    runs = [one.trainer, other.trainer]
+    alike = are_alike(runs, mine.size) or chains_are_alike(runs, mine.n)
+    return alike and shapes[0] == shapes[1] and lengths[0] == lengths[1]
+
+
+def _takes(trainer: Any, x: Any) -> bool:
+    """Tell whether the passes of a run that are written out take these inputs."""
+    written = (
+        trainer.potential.layered if isinstance(trainer, MicrocanonicalChains) else getattr(trainer, "joint", None)
+    )
+    return written is not None and bool(written.takes(x))
+
+
+def _members_of(plans: Sequence[Plan], states: Sequence[Any]) -> Members | ChainMembers:
+    trainers: list[Any] = [plan.trainer for plan in plans]
+    if isinstance(trainers[0], MicrocanonicalChains):
+        return ChainMembers(trainers, states)
+    return members_of(trainers, states)
 
 
 class Group:
@@ -82,6 +104,11 @@ class Group:
         """Return whether run k goes on: it has not diverged and not used up its patience."""
         is_out = single.is_out_of_patience(self.runs[k], self.plans[k].settings["patience"])
         return self.failures[k] is None and not is_out
+
+    def show(self, members: Members | ChainMembers) -> None:
+        """Let the runs have the states of their members."""
+        for run, state in zip(self.runs, members.states, strict=True):
+            run.state = state
 
     def store(self, folder: Path) -> None:
         """Write the checkpoint of all runs."""
@@ -143,9 +170,8 @@ def train_together(plans: Sequence[Plan], folders: Sequence[Path]) -> list[Poste
     else:
         group.store(folder)
     checkpoint.remove_partial(folder)
-    members = members_of([plan.trainer for plan in plans], [run.state for run in group.runs])
-    for run, state in zip(group.runs, members.states, strict=True):
-        run.state = state
+    members = _members_of(plans, [run.state for run in group.runs])
+    group.show(members)
     _loop(group, members, folder)
     return [_end(group, k, own) for k, own in enumerate(folders)]
 
@@ -162,7 +188,7 @@ def _end(group: Group, k: int, folder: Path) -> Posterior[Any] | DivergenceError
     return single.finish(plan, run, folder)
 
 
-def _loop(group: Group, members: Members, folder: Path) -> None:
+def _loop(group: Group, members: Members | ChainMembers, folder: Path) -> None:
     plans, runs = group.plans, group.runs
     settings, every = plans[0].settings, plans[0].checkpoint_every
     rows = {id(plan.prepared): plan for plan in plans if plan.prepared.validation is not None}
@@ -183,6 +209,7 @@ def _loop(group: Group, members: Members, folder: Path) -> None:
     while group.epoch < settings["epochs"] and (present := opened()):
         for batch in _batches(plans, group.epoch, group.batch):
             losses = members.step(batch, group.generators)
+            group.show(members)
             group.batch += 1
             for k in present:
                 runs[k].batch = group.batch
