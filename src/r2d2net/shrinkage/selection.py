@@ -13,7 +13,7 @@ are correlated. Unlike knockoffs, whose rule can select k inputs only if k >= 1 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -28,7 +28,7 @@ from r2d2net.shrinkage.conditional_inputs import ConditionalInputs
 from r2d2net.shrinkage.input_groups import clusters, similarities
 from r2d2net.shrinkage.randomization_test import LeftOut, randomization_p_values
 from r2d2net.shrinkage.relevance import input_relevance
-from r2d2net.shrinkage.selection_models import models_for
+from r2d2net.shrinkage.selection_models import SelectionModels, models_for
 from r2d2net.specification import method_from
 
 CORRELATED = 0.8  # least similarity of the inputs of a group
@@ -139,10 +139,10 @@ def select(
         fitted.append(LeftOut(posterior, torch.arange(len(table)), _used(posterior, table, joined, seed)))
     else:
         again = refit or _again(posterior)
-        for part in _folds(targets, int(folds), seed):
-            rest = np.setdiff1d(np.arange(len(table)), part)
-            found = again(table[rest], targets[rest])
-            for network in [found] if isinstance(found, Posterior) else found:
+        parts = _folds(targets, int(folds), seed)
+        rests = [np.setdiff1d(np.arange(len(table)), part) for part in parts]
+        for part, rest, networks in zip(parts, rests, _fits(again, table, targets, rests), strict=True):
+            for network in networks:
                 used = _used(network, table[rest], joined, seed)
                 fitted.append(LeftOut(network, torch.from_numpy(part), used))
     law = ConditionalInputs(table, joined)
@@ -268,6 +268,18 @@ def _folds(targets: Tensor, count: int, seed: int) -> list[np.ndarray]:
     if not targets.is_floating_point() and targets.dim() == 1:
         order = order[targets.numpy()[order].argsort(kind="stable")]
     return [np.sort(order[start::count]) for start in range(min(count, rows))]
+
+
+def _fits(
+    again: Refit, table: Tensor, targets: Tensor, parts: Sequence[np.ndarray]
+) -> Iterator[Sequence[Posterior[Any]]]:
+    """Fit to each part of the rows; our own models to all parts at once."""
+    if isinstance(again, SelectionModels):
+        yield from again.of_folds([(table[rows], targets[rows]) for rows in parts])
+        return
+    for rows in parts:
+        found = again(table[rows], targets[rows])
+        yield [found] if isinstance(found, Posterior) else found
 
 
 def _again(posterior: Posterior[Any] | None) -> Refit:
