@@ -77,7 +77,7 @@ def elicit(
     Example:
         >>> from r2d2net.priors import R2D2, elicit
         >>> elicit(R2D2.from_r2(0.3, 5.0, concentration=0.1), inputs=50, draws=2000)
-        R2D2: R2 0.37 (90% of draws in 0.04 to 0.80), effective inputs 2.8 (1.2 to 5.7) of 50
+        R2D2: R2 0.26 (90% of draws in 0.02 to 0.67), effective inputs 4.81 (2.02 to 8.37) of 50
     """
     require_seed(seed)
     if draws is not None:
