@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping
 from typing import Any
 
@@ -35,7 +36,7 @@ LARGEST_RATE = 1e15
 
 
 def elicited(
-    priors: Mapping[str, AnyPrior],
+    priors: Mapping[str, AnyPrior | BayesianModel[Any]],
     net: nn.Module | None,
     likelihood: Any,
     x: Any,
@@ -47,9 +48,9 @@ def elicited(
     """Draw what priors imply for a network, or for a linear model, at rows.
 
     Args:
-        priors: The priors by name.
-        net: The network; None for one linear layer.
-        likelihood: The likelihood, an object or a name; None for Gaussian.
+        priors: The priors, or models, by name.
+        net: The network; None for that of a model, or else for one linear layer.
+        likelihood: The likelihood, an object or a name; None for that of a model, or else Gaussian.
         x: The rows; None for normal inputs.
         y: Observed targets; None for none.
         noise: Standard deviation of the noise; None for what the likelihood or the prior says.
@@ -59,11 +60,18 @@ def elicited(
     Returns:
         The draws.
     """
-    own = _likelihood(likelihood)
+    given = next((each for each in priors.values() if isinstance(each, BayesianModel)), None)
+    own = _likelihood(given.likelihood if likelihood is None and given is not None else likelihood)
     if net is None:
-        columns = _rows(x).shape[1]
-        net = nn.Linear(columns, _width(own, y))
-    models = {name: BayesianModel(net, prior, own) for name, prior in priors.items()}
+        net = (
+            nn.Linear(_rows(x).shape[1], _width(own, y))
+            if given is None
+            else copy.deepcopy(given.net).requires_grad_(True)
+        )
+    models = {
+        name: each if isinstance(each, BayesianModel) else BayesianModel(net, each, own)
+        for name, each in priors.items()
+    }
     model = next(iter(models.values()))
     if x is None:
         generator = torch.Generator().manual_seed(int(seed))

@@ -95,6 +95,16 @@ def test_predictions_of_a_linear_model() -> None:
     assert repr(found).count("of its mass beyond the largest |y|") == 2
 
 
+def test_models_have_a_prior_for_each_layer() -> None:
+    net = rn.nets.mlp(3, [5], 1)
+    model = rn.BayesianModel(net, {"0.weight": Gaussian(0.1), "2.weight": Gaussian(0.2)}, bias=Gaussian(0.1))
+    alone = elicit(model, draws=50).implied[0]
+    both = elicit({"layered": model, "wide": Gaussian(3.0)}, draws=50)
+    assert torch.equal(both.implied[0].r2, alone.r2)
+    assert float(both.implied[1].r2.mean()) > float(alone.r2.mean()) + 0.5
+    assert model.net.get_parameter("0.weight").requires_grad is False
+
+
 @pytest.mark.parametrize("name", [name for name in PRIORS if name not in ("paper", "gaussian")])
 def test_every_prior_in_a_network(name: str) -> None:
     net = rn.nets.mlp(3, [5], 1)

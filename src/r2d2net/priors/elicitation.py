@@ -31,7 +31,7 @@ CHUNK = 1 << 23  # weights that are drawn at a time
 
 
 def elicit(
-    prior: AnyPrior | float | Mapping[str, Any] = 0.5,
+    prior: Any = 0.5,
     precision_r2: float = 2.0,
     concentration: float = 0.2,
     *,
@@ -50,7 +50,8 @@ def elicit(
     """Compute what priors imply before any data: R2, the effective number of inputs, and predictions.
 
     Args:
-        prior: A prior; a number, which is the mean R2 of `R2D2.from_r2`; or several of them by name, to be compared.
+        prior: A prior; a number, which is the mean R2 of `R2D2.from_r2`; a `BayesianModel`, with its own network and
+            likelihood and a prior for each parameter; or several of these by name, to be compared.
         precision_r2: Precision of R2, where a mean is given.
         concentration: Dirichlet concentration, where a mean is given.
         inputs: Number of inputs of a linear model; by default that of ``x``, or of groups of the prior.
@@ -87,19 +88,20 @@ def elicit(
     target = {"classes": classes, "mean_count": mean_count, "size": size}
     unit = {"likelihood": likelihood, **target} if likelihood is not None else {}
 
-    def made(given: Any) -> AnyPrior:
+    def made(given: Any) -> Any:
+        if _is_model(given):
+            return given
         if isinstance(given, Real) and not isinstance(given, bool):
             return R2D2.from_r2(float(given), precision_r2, concentration, **unit)
         require_instance(given, ScaleMixturePrior, "prior", "prior", "use one of r2d2net.priors, or a mean R2")
-        own: AnyPrior = given
-        return own
+        return given
 
     chosen = {name: made(one) for name, one in prior.items()} if isinstance(prior, Mapping) else None
     if chosen is None:
         single = made(prior)
         chosen = {type(single).__name__: single}
     require(len(chosen) > 0, "prior", prior, "give one prior or more")
-    if net is None and x is None:
+    if net is None and x is None and not any(map(_is_model, chosen.values())):
         if y is not None:
             raise ParameterError("needs the rows of its targets", argument="y", fix=("give ", Argument("x")))
         count = _inputs(inputs, chosen.values())
@@ -184,6 +186,11 @@ def participation(variances: Tensor) -> Tensor:
     """
     shares = variances / variances.amax(-1, keepdim=True)
     return shares.sum(-1).square() / shares.square().sum(-1)
+
+
+def _is_model(given: Any) -> bool:
+    """Whether it is a `BayesianModel`, a class that priors do not know."""
+    return hasattr(given, "bayesian") and hasattr(given, "likelihood")
 
 
 def _inputs(inputs: int | None, priors: Any) -> int:
