@@ -21,6 +21,7 @@ from typing_extensions import TypeVar
 from r2d2net.errors import Argument, DataError, ParameterError, R2D2NetError, Shown, Value, require_instance
 from r2d2net.likelihoods import Gaussian as GaussianLikelihood
 from r2d2net.likelihoods import Likelihood
+from r2d2net.nets.linear_path import LinearPath
 from r2d2net.nets.perceptron import MLP
 from r2d2net.prediction import Prediction, PredictionT
 from r2d2net.prior_assignment import AnyPrior as AnyPrior
@@ -124,7 +125,9 @@ class BayesianModel(Generic[PredictionT]):
         require_unfrozen(prior, every, self.frozen)
         chosen_prior = R2D2() if prior is None else prior
         normal = _norm_names(self.net)
-        priors = assign_priors(every, parameters, normal, chosen_prior, bias, norm, deterministic)
+        priors = assign_priors(
+            every, parameters, normal, chosen_prior, bias, norm, deterministic, _input_weights(self.net)
+        )
         self.bayesian = _slots({n: p for n, p in parameters.items() if priors[n] is not None}, priors)
         self.fixed = _slots({n: p for n, p in parameters.items() if priors[n] is None}, priors)
         if not self.bayesian:
@@ -146,6 +149,11 @@ class BayesianModel(Generic[PredictionT]):
     @property
     def dtype(self) -> torch.dtype:
         return self.net.get_parameter(self.bayesian[0].name).dtype
+
+    @property
+    def input_weights(self) -> set[str]:
+        """Names of the weights that take the network's inputs: its first weight tensor, and that of a linear path."""
+        return _input_weights(self.net)
 
     @property
     def is_linear(self) -> bool:
@@ -179,7 +187,12 @@ class BayesianModel(Generic[PredictionT]):
             raise ParameterError("has no place", argument="prior", value=prior, fix=fix)
         model = copy.copy(self)
         model.net = copy.deepcopy(self.net)
-        model.bayesian = tuple(s._replace(prior=prior) if s.name in weights else s for s in self.bayesian)
+        inputs = self.input_weights
+        own = {name: prior if not prior.for_inputs or name in inputs else prior.elsewhere() for name in weights}
+        for slot in self.bayesian:
+            if slot.name in own:
+                own[slot.name].require_layer(slot.name, slot.shape)
+        model.bayesian = tuple(s._replace(prior=own.get(s.name, s.prior)) for s in self.bayesian)
         return model
 
     def with_likelihood(self, likelihood: Likelihood[OtherT]) -> BayesianModel[OtherT]:
@@ -363,6 +376,14 @@ def refusing_inputs(x: Any) -> Iterator[None]:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         problem = ("does not take ", Argument("x"), " of shape ", Value(Shown(shapes)), f": {reason}")
         raise DataError(problem, argument="net") from error
+
+
+def _input_weights(net: nn.Module) -> set[str]:
+    """Return the names of the weights that take a network's inputs: its first ones, and those of a linear path."""
+    first = next((name for name, parameter in net.named_parameters() if parameter.dim() > 1), None)
+    if isinstance(net, LinearPath):
+        return {"linear.weight", *(f"net.{name}" for name in _input_weights(net.net))}
+    return set() if first is None else {first}
 
 
 def _norm_names(net: nn.Module) -> set[str]:

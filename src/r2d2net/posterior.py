@@ -284,6 +284,48 @@ class Posterior(Generic[PredictionT]):
         """
         return self._outputs(x, draws, seed, generator, rows, vectorize)[0]
 
+    @torch.no_grad()
+    def r2(
+        self,
+        x: Any,
+        draws: int = 100,
+        *,
+        seed: int | None = 0,
+        generator: torch.Generator | None = None,
+        rows: int = ROWS,
+        vectorize: bool | None = None,
+    ) -> Tensor:
+        """Draw the share of the variance that the network explains: Bayesian R2 (Gelman et al., 2019).
+
+            R2 = Var_i f(x_i) / (Var_i f(x_i) + v),      one value for each draw of the network f and the noise v
+
+        It is the model's own statement about rows with these inputs, needs no targets, and lies between 0 and 1. For
+        classes and counts both variances are those on the scale of the output (`r2d2net.priors.latent_noise`), for a
+        log-normal likelihood those of the logarithm.
+
+        Args:
+            x: Inputs as in `predict`, two rows or more.
+            draws: Number of draws; a posterior of stored draws uses each at most once.
+            seed: Seed of the draws; None for a random one.
+            generator: Source of randomness in place of the seed, on the model's device.
+            rows: Largest number of rows of a forward pass.
+            vectorize: As in `predict`.
+
+        Returns:
+            R2 of each draw, (draws,), or (draws, outputs) where the targets have several columns.
+
+        Raises:
+            DataError: If there is one row only.
+            ParameterError: If the likelihood has no R2.
+        """
+        require_whole("draws", draws)
+        outputs, noise = self._outputs(x, draws, seed, generator, rows, vectorize)
+        if outputs.shape[1] < 2:
+            raise DataError("has 1 row", argument="x", fix="give two or more, over which the output varies")
+        explained, unexplained = self.model.likelihood.explained_and_noise(outputs, noise)
+        share = explained / (explained + unexplained)
+        return share.squeeze(-1) if share.shape[-1] == 1 else share
+
     def _outputs(
         self,
         x: Any,

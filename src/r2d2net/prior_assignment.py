@@ -69,6 +69,7 @@ def assign_priors(
     bias: AnyPrior | None,
     norm: AnyPrior | None,
     deterministic: Sequence[str],
+    input_weights: Collection[str] = (),
 ) -> dict[str, AnyPrior | None]:
     """Assign a prior to every parameter that is not frozen.
 
@@ -80,12 +81,13 @@ def assign_priors(
         bias: Prior of the remaining parameters.
         norm: Prior of the parameters of normalisation layers.
         deterministic: Patterns of parameters without a prior.
+        input_weights: Names of the weights that take the network's inputs, for a prior that is about inputs.
 
     Returns:
         The prior of each parameter by name; None for a deterministic one.
 
     Raises:
-        ParameterError: If a prior is none, or a pattern matches no parameter.
+        ParameterError: If a prior is none or does not suit a parameter, or a pattern matches no parameter.
     """
     patterns = dict(prior) if isinstance(prior, Mapping) else {}
     values = patterns.values() if isinstance(prior, Mapping) else (prior,)
@@ -106,6 +108,12 @@ def assign_priors(
             assigned[name] = norm
         elif parameter.dim() < 2:
             assigned[name] = bias
+        elif isinstance(prior, Mapping):
+            assigned[name] = None
         else:
-            assigned[name] = None if isinstance(prior, Mapping) else prior
+            takes_inputs = not prior.for_inputs or name in input_weights
+            assigned[name] = prior if takes_inputs else prior.elsewhere()
+    for name, own in assigned.items():
+        if own is not None:
+            own.require_layer(name, parameters[name].shape)
     return assigned

@@ -94,6 +94,7 @@ PRIORS = Registry(
         "dirichlet-laplace": "priors.dirichlet_laplace:DirichletLaplace",
         "double-pareto": "priors.generalized_double_pareto:GeneralizedDoublePareto",
     },
+    unnamed=["priors.grouped_r2d2:GroupedR2D2"],
 )
 
 LIKELIHOODS = Registry(

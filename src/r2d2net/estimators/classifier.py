@@ -168,8 +168,8 @@ class R2D2Classifier(ClassifierMixin, LabelledPerceptron, BayesianPerceptron):
             kept = weights > 0
             X, codes, weights = X[kept], codes[kept], weights[kept]
         outputs = 1 if isinstance(likelihood, Ordinal) else len(classes)
-        alone = asked is not None
-        self.fit_checked(X, codes, outputs, likelihood, validation, self._folder, alone=alone, weights=weights)
+        given: dict[str, Any] = {"alone": asked is not None, "weights": weights, "columns": inputs}
+        self.fit_checked(X, codes, outputs, likelihood, validation, self._folder, **given)
         self.labels_ = classes
         self._show_labels()
         return self._with_inputs(inputs)

@@ -154,6 +154,7 @@ class Perceptron:
         begun: float | None = None,
         alone: bool = False,
         weights: np.ndarray | None = None,
+        columns: TableInputs | None = None,
     ) -> Self:
         """Fit to numbers by the likelihood that the parameter ``likelihood`` stands for.
 
@@ -167,6 +168,7 @@ class Perceptron:
             begun: When the seconds of ``time`` began, by `time.monotonic`; None for now.
             alone: Whether one model is fitted even where none is asked for.
             weights: Weights of the rows, (rows,), positive; None for none.
+            columns: The columns that became inputs, for a prior that names them; None where inputs have no names.
 
         Returns:
             The fitted estimator itself.
@@ -191,7 +193,7 @@ class Perceptron:
             )
             likelihood = choice.likelihood
             outputs = likelihood.outputs(likelihood.target(torch.from_numpy(y))) or 1
-        given: dict[str, Any] = {"seed": seed, "begun": begun, "alone": alone, "weights": weights}
+        given: dict[str, Any] = {"begun": begun, "alone": alone, "weights": weights, "columns": columns, "seed": seed}
         self.fit_checked(X, y, outputs, likelihood, validation, folder, **given)
         if "stack" in self.posterior_.settings:  # those of one model are compared when its run is resumed
             self.posterior_.settings = {**self.posterior_.settings, "likelihood": choice.record}
@@ -210,6 +212,7 @@ class Perceptron:
         begun: float | None = None,
         alone: bool = False,
         weights: np.ndarray | None = None,
+        columns: TableInputs | None = None,
     ) -> Self:
         """Fit to checked arrays; where that fails the estimator is left unchanged.
 
@@ -224,6 +227,7 @@ class Perceptron:
             begun: When the seconds of ``time`` began, by `time.monotonic`; None for now.
             alone: Whether one model is fitted even where none is asked for.
             weights: Weights of the rows, (rows,), positive; None for none.
+            columns: The columns that became inputs, for a prior that names them; None where inputs have no names.
 
         Returns:
             The fitted estimator itself.
@@ -248,7 +252,9 @@ class Perceptron:
                 posterior = self._fit_several(moved(X, y), outputs, likelihood, seed, folder, begun, weights)
                 network = posterior.settings["stack"]["network"]
             else:
-                network, arguments = self._one_model(len(X), X.shape[1], outputs, likelihood, seed, alone=alone)
+                places = None if columns is None else columns.places()
+                size = (len(X), X.shape[1], outputs)
+                network, arguments = self._one_model(*size, likelihood, seed, places, alone=alone)
                 held = moved(*validation) if isinstance(validation, tuple) else validation
                 posterior = fit(data=moved(X, y), validation=held, resume=folder, weights=weights, **arguments)
         order = torch.randperm(len(X), generator=torch.Generator().manual_seed(seed))
@@ -338,9 +344,20 @@ class Perceptron:
         )
 
     def _one_model(
-        self, rows: int, inputs: int, outputs: int, likelihood: Likelihood[Any], seed: int, *, alone: bool = False
+        self,
+        rows: int,
+        inputs: int,
+        outputs: int,
+        likelihood: Likelihood[Any],
+        seed: int,
+        places: dict[str, list[int]] | None = None,
+        *,
+        alone: bool = False,
     ) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Return the arguments of `mlp`, and those of `fit` but for the data, of a single model."""
+        """Return the arguments of `mlp`, and those of `fit` but for the data, of a single model.
+
+        ``places`` are the inputs of each column of a table, for a prior that names columns.
+        """
         few = self.searches and not alone  # and yet here: a linear model, by the exact sampler
         bounds = self.time is None or few
         require(bounds, "time", self.time, "it bounds the search among several models, and one is asked for")
@@ -354,6 +371,7 @@ class Perceptron:
         network = {"inputs": inputs, "hidden": widths, "outputs": outputs, "activation": self.activation}
         if method is not None and method.needs_linear_path:
             network["linear"] = True
+        prior = None if prior is None else prior.for_columns(places)
         model = BayesianModel(build(network, seed, self.device), prior, likelihood)
         epochs = self.epochs
         if epochs is None and method is not None:

@@ -125,7 +125,7 @@ class R2D2Regressor(RegressorMixin, BayesianPerceptron):
         validation = self._validation(inputs, multi_output=True, y_numeric=True)
         if isinstance(validation, tuple):
             validation = validation[0], _targets_like(y, validation[1])
-        self.fit_numbers(X, y, validation, self._folder, alone=alone, weights=weights)
+        self.fit_numbers(X, y, validation, self._folder, alone=alone, weights=weights, columns=inputs)
         return self._with_inputs(inputs)
 
     def predict(self, X: Any, return_std: bool = False) -> np.ndarray | tuple[np.ndarray, np.ndarray]:

@@ -89,6 +89,13 @@ class TableInputs:
             return None
         return [self.names.index(name) for name in self.columns.names], self.columns.groups
 
+    def places(self) -> dict[str, list[int]]:
+        """Return the inputs that each column became, in the order of the columns; none of one that was left out."""
+        if self.columns is None:
+            return {name: [place] for place, name in enumerate(self.names)}
+        inputs = dict(zip(self.columns.names, self.columns.groups, strict=True))
+        return {name: inputs.get(name, []) for name in self.names}
+
     def plain(self) -> dict[str, Any]:
         """Return what was learnt as plain values for JSON."""
         columns = None if self.columns is None else self.columns.plain()

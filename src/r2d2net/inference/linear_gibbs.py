@@ -38,7 +38,7 @@ from r2d2net.inference.linear_targets import Classes, targets_of
 from r2d2net.inference.row_keys import row_keys
 from r2d2net.inference.split_r_hat import split_r_hat
 from r2d2net.likelihoods.base import Noise, Unit
-from r2d2net.model import BayesianModel, Slot, Tensors
+from r2d2net.model import AnyPrior, BayesianModel, Slot, Tensors
 from r2d2net.priors import ScaleMixturePrior
 
 CONVERGED = 1.01  # largest R-hat at which a run ends before its budget
@@ -64,8 +64,10 @@ class LinearGibbs(Method):
 
     Args:
         chains: Chains, advanced side by side in one run.
-        mean_r2: Prior mean of R2, the share of the variance that the layer explains.
-        precision_r2: Precision of R2 ~ Beta(mean precision, (1 - mean) precision); 2 with mean 1/2 is uniform.
+        mean_r2: Prior mean of R2, the share of the variance that the layer explains; by default that of the prior of
+            the weights where it is made by `R2D2.from_r2`, and else 1/2.
+        precision_r2: Precision of R2 ~ Beta(mean precision, (1 - mean) precision); by default that of such a prior, and
+            else 2, which with mean 1/2 is uniform.
         noise_shape: Shape of the noise variance's prior IG(shape, rate), in units of the target as the network sees it.
             With fewer than 4 degrees of freedom what is missing to 4 is added, with a noise variance of 1/2.
         noise_rate: Rate of it.
@@ -84,8 +86,8 @@ class LinearGibbs(Method):
     suits_every_net: ClassVar[bool] = False
 
     chains: int = 4
-    mean_r2: float = 0.5
-    precision_r2: float = 2.0
+    mean_r2: float | None = None
+    precision_r2: float | None = None
     noise_shape: float = 1e-3
     noise_rate: float = 1e-3
     intercept_scale: float = 5.0
@@ -97,9 +99,12 @@ class LinearGibbs(Method):
 
     def __post_init__(self) -> None:
         make_plain(self)
-        require_share("mean_r2", self.mean_r2, "use a number between 0 and 1", ends=False)
+        if self.mean_r2 is not None:
+            require_share("mean_r2", self.mean_r2, "use a number between 0 and 1", ends=False)
         require_share("burn_in", self.burn_in, "use a number between 0 and 1", ends=False)
-        for name in ("precision_r2", "noise_shape", "noise_rate", "intercept_scale"):
+        if self.precision_r2 is not None:
+            require_positive("precision_r2", self.precision_r2)
+        for name in ("noise_shape", "noise_rate", "intercept_scale"):
             require_positive(name, getattr(self, name))
         for name in ("chains", "thin", "memory"):
             require_whole(name, getattr(self, name))
@@ -145,8 +150,7 @@ class LinearChains(Trainer[LinearGibbsState]):
     def __init__(self, settings: LinearGibbs, model: BayesianModel[Any], *, n: int, steps: int) -> None:
         self.weight, self.bias = _require_linear(model)
         assert self.weight.prior is not None
-        precision, mean = settings.precision_r2, settings.mean_r2
-        shapes = (mean * precision, (1 - mean) * precision)
+        shapes = _r2_shapes(settings, self.weight.prior)
         has_bias = self.bias is not None
         noise = noise_prior(settings.noise_shape, settings.noise_rate, n - int(has_bias))
         hyper = Hyper(self.weight.prior, *shapes, *noise)
@@ -319,6 +323,14 @@ class LinearChains(Trainer[LinearGibbsState]):
         noise = {name: tensor[None].to(model.dtype) for name, tensor in self.targets.noise(chains).items()}
         shared = {name: tensor.expand(1, number, *tensor.shape) for name, tensor in buffers.items()}
         return Draws(weights[None].to(model.dtype), fixed[None].to(model.dtype), shared, noise)
+
+
+def _r2_shapes(settings: LinearGibbs, prior: AnyPrior) -> tuple[float, float]:
+    """Return the shapes of R2's beta distribution: as the settings say, or else as the prior of the weights does."""
+    first, second = prior.r2_shapes or (1.0, 1.0)
+    mean = first / (first + second) if settings.mean_r2 is None else settings.mean_r2
+    precision = first + second if settings.precision_r2 is None else settings.precision_r2
+    return mean * precision, (1 - mean) * precision
 
 
 def _design(x: Any, inputs: int) -> Tensor:

@@ -13,7 +13,7 @@ from typing import Any, Generic, NamedTuple
 import torch
 from torch import Tensor
 
-from r2d2net.errors import Argument, DataError, Shown, Text, Value
+from r2d2net.errors import Argument, DataError, ParameterError, Shown, Text, Value
 from r2d2net.prediction import PredictionT
 
 Noise = dict[str, Tensor]
@@ -170,6 +170,22 @@ class Likelihood(ABC, Generic[PredictionT]):
         """
         return noise
 
+    def explained_and_noise(self, outputs: Tensor, noise: Noise) -> tuple[Tensor, Tensor]:
+        """Compute the two variances of which R2 = explained / (explained + noise) is made, on the outputs' scale.
+
+        Args:
+            outputs: Outputs of the network at draws of its weights, (draws, rows, width).
+            noise: Values of the learnt parameters, with or without a first dimension of draws.
+
+        Returns:
+            The variance of the outputs over the rows, and the mean variance of the noise, each (draws, outputs).
+
+        Raises:
+            ParameterError: If the likelihood has no R2.
+        """
+        name = type(self).__name__
+        raise ParameterError("has no R2", argument="likelihood", value=Shown(name), fix="give it explained_and_noise")
+
     @abstractmethod
     def log_prob(self, output: Tensor, y: Tensor, noise: Noise) -> Tensor:
         """Compute the log likelihood of each row.
@@ -200,6 +216,11 @@ class Likelihood(ABC, Generic[PredictionT]):
 def _are_classes(y: Tensor, width: int) -> bool:
     """Whether targets could be the numbers of ``width`` classes."""
     return y[:1].numel() == 1 and bool(((y == y.round()) & (y >= 0) & (y < width)).all())
+
+
+def variance_over_rows(outputs: Tensor) -> Tensor:
+    """Compute the variance of outputs (draws, rows, width) over the rows, (draws, width)."""
+    return outputs.double().var(1)
 
 
 def real_target(y: Tensor, name: str) -> Tensor:

@@ -9,8 +9,9 @@ from torch import Tensor
 from torch.nn import functional
 
 from r2d2net.errors import Argument, DataError, Value
-from r2d2net.likelihoods.base import Likelihood, Noise, Unit, like_target, real_target
+from r2d2net.likelihoods.base import Likelihood, Noise, Unit, like_target, real_target, variance_over_rows
 from r2d2net.prediction import Classification, Counts
+from r2d2net.priors.latent_noise import GUMBEL, LOGISTIC, count_noise
 
 LARGEST_LOG_RATE = 30.0  # of likelihoods with an offset: one bad draw cannot overflow
 
@@ -42,6 +43,11 @@ class Categorical(Likelihood[Classification]):
     def predict(self, outputs: Tensor, noise: Noise, unit: Unit) -> Classification:
         return Classification(torch.softmax(outputs, -1))
 
+    def explained_and_noise(self, outputs: Tensor, noise: Noise) -> tuple[Tensor, Tensor]:
+        centred = outputs - outputs.mean(-1, keepdim=True)
+        explained = variance_over_rows(centred).sum(-1, keepdim=True)
+        return explained, torch.full_like(explained, (outputs.shape[-1] - 1) * GUMBEL)
+
 
 @dataclass(frozen=True)
 class Bernoulli(Likelihood[Classification]):
@@ -65,6 +71,10 @@ class Bernoulli(Likelihood[Classification]):
 
     def predict(self, outputs: Tensor, noise: Noise, unit: Unit) -> Classification:
         return Classification(torch.cat([torch.sigmoid(-outputs), torch.sigmoid(outputs)], -1))
+
+    def explained_and_noise(self, outputs: Tensor, noise: Noise) -> tuple[Tensor, Tensor]:
+        explained = variance_over_rows(outputs)
+        return explained, torch.full_like(explained, LOGISTIC)
 
 
 @dataclass(frozen=True)
@@ -98,6 +108,10 @@ class Poisson(Likelihood[Counts]):
         if self.centered:
             outputs = (outputs + noise["offset"].unsqueeze(-2)).clamp(max=LARGEST_LOG_RATE)
         return Counts(torch.exp(outputs))
+
+    def explained_and_noise(self, outputs: Tensor, noise: Noise) -> tuple[Tensor, Tensor]:
+        rates = self.predict(outputs, noise, Unit(outputs.new_zeros(()), outputs.new_ones(()))).samples
+        return variance_over_rows(outputs), count_noise(rates.double().mean(1))
 
 
 def count_target(y: Tensor, name: str) -> Tensor:

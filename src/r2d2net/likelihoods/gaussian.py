@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from r2d2net.errors import DataError, Value, require
-from r2d2net.likelihoods.base import Likelihood, Noise, Unit, like_target, real_target
+from r2d2net.likelihoods.base import Likelihood, Noise, Unit, like_target, real_target, variance_over_rows
 from r2d2net.prediction import Regression
 from r2d2net.priors.base import positive_finite
 from r2d2net.priors.half_cauchy_product import draw_inverse_gamma
@@ -108,6 +108,10 @@ class Gaussian(Likelihood[Regression]):
     def predict(self, outputs: Tensor, noise: Noise, unit: Unit) -> Regression:
         return Regression(unit.center + unit.scale * outputs, noise["variance"].unsqueeze(-2) * unit.scale.square())
 
+    def explained_and_noise(self, outputs: Tensor, noise: Noise) -> tuple[Tensor, Tensor]:
+        explained = variance_over_rows(outputs)
+        return explained, noise["variance"].double().expand(explained.shape)
+
 
 @dataclass(frozen=True)
 class Heteroscedastic(Likelihood[Regression]):
@@ -133,6 +137,10 @@ class Heteroscedastic(Likelihood[Regression]):
     def predict(self, outputs: Tensor, noise: Noise, unit: Unit) -> Regression:
         mean, log_variance = _halves(outputs)
         return Regression(unit.center + unit.scale * mean, torch.exp(log_variance) * unit.scale.square())
+
+    def explained_and_noise(self, outputs: Tensor, noise: Noise) -> tuple[Tensor, Tensor]:
+        mean, log_variance = _halves(outputs)
+        return variance_over_rows(mean), log_variance.double().exp().mean(1)
 
 
 def _halves(output: Tensor) -> tuple[Tensor, Tensor]:

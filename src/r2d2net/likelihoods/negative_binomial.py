@@ -19,10 +19,11 @@ import torch
 from torch import Tensor
 
 from r2d2net.errors import require
-from r2d2net.likelihoods.base import Likelihood, Noise, Unit, like_target
+from r2d2net.likelihoods.base import Likelihood, Noise, Unit, like_target, variance_over_rows
 from r2d2net.likelihoods.discrete import LARGEST_LOG_RATE, count_target, log_mean
 from r2d2net.likelihoods.grid_draws import draw_from_grid
 from r2d2net.prediction import MOST_COUNT, Mixture, like_draw
+from r2d2net.priors.latent_noise import count_noise
 
 LEAST, MOST, GRID = 0.02, 1e4, 64  # of the concentration
 FIRST = 2.0
@@ -148,6 +149,10 @@ class NegativeBinomial(Likelihood[DispersedCounts]):
     def predict(self, outputs: Tensor, noise: Noise, unit: Unit) -> DispersedCounts:
         eta = (noise["offset"].unsqueeze(-2) + outputs).clamp(max=LARGEST_LOG_RATE)
         return DispersedCounts(eta.exp(), noise["concentration"].unsqueeze(-2))
+
+    def explained_and_noise(self, outputs: Tensor, noise: Noise) -> tuple[Tensor, Tensor]:
+        eta = (noise["offset"].unsqueeze(-2) + outputs).clamp(max=LARGEST_LOG_RATE)
+        return variance_over_rows(outputs), count_noise(eta.double().exp().mean(1), noise["concentration"].double())
 
 
 def _mean(output: Tensor, y: Tensor, noise: Noise) -> Tensor:

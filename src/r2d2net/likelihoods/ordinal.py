@@ -21,9 +21,10 @@ from torch import Tensor
 from torch.nn import functional
 
 from r2d2net.errors import Argument, DataError, ParameterError, Shown, Value
-from r2d2net.likelihoods.base import Likelihood, Noise, Unit
+from r2d2net.likelihoods.base import Likelihood, Noise, Unit, variance_over_rows
 from r2d2net.likelihoods.discrete import class_labels
 from r2d2net.prediction import Classification
+from r2d2net.priors.latent_noise import LOGISTIC
 
 LEAST_GAP = 1e-3
 MEAN_GAP = 5.0  # of the prior
@@ -165,6 +166,10 @@ class Ordinal(Likelihood[Classification]):
     def predict(self, outputs: Tensor, noise: Noise, unit: Unit) -> Classification:
         upper, lower = _ends(noise["thresholds"].unsqueeze(-2))
         return Classification(_log_prob(outputs, upper, lower).exp())
+
+    def explained_and_noise(self, outputs: Tensor, noise: Noise) -> tuple[Tensor, Tensor]:
+        explained = variance_over_rows(outputs)
+        return explained, torch.full_like(explained, LOGISTIC)
 
     @property
     def anchor(self) -> int:

@@ -26,7 +26,7 @@ from torch import Tensor
 
 from r2d2net.distributions.primitives import standard_gamma
 from r2d2net.errors import require
-from r2d2net.likelihoods.base import Likelihood, Noise, Unit, like_target, real_target
+from r2d2net.likelihoods.base import Likelihood, Noise, Unit, like_target, real_target, variance_over_rows
 from r2d2net.likelihoods.gaussian import LEAST_VARIANCE
 from r2d2net.likelihoods.grid_draws import draw_from_grid
 from r2d2net.prediction import MOST_STEPS, Mixture, like_draw
@@ -189,6 +189,10 @@ class StudentT(Likelihood[HeavyTailed]):
     def predict(self, outputs: Tensor, noise: Noise, unit: Unit) -> HeavyTailed:
         scale, df = noise["variance"].sqrt().unsqueeze(-2) * unit.scale, noise["df"].unsqueeze(-2)
         return HeavyTailed(unit.center + unit.scale * outputs, scale, df)
+
+    def explained_and_noise(self, outputs: Tensor, noise: Noise) -> tuple[Tensor, Tensor]:
+        explained, df = variance_over_rows(outputs), noise["df"].double()
+        return explained, (noise["variance"].double() * df / (df - 2)).expand(explained.shape)
 
 
 def follow(squares: Tensor, noise: Noise, rate: float) -> Noise:

@@ -3,6 +3,8 @@
 from r2d2net.priors.adaptive_r2d2 import AdaptiveR2D2
 from r2d2net.priors.base import ContinuousScalePrior, Factors, ScaleMixturePrior
 from r2d2net.priors.dirichlet_laplace import DirichletLaplace
+from r2d2net.priors.elicitation import elicit
+from r2d2net.priors.elicited import Elicited, Implied
 from r2d2net.priors.gaussian import Gaussian
 from r2d2net.priors.generalized_double_pareto import GeneralizedDoublePareto
 from r2d2net.priors.horseshoe import Horseshoe
@@ -15,11 +17,14 @@ __all__ = [
     "AdaptiveR2D2",
     "ContinuousScalePrior",
     "DirichletLaplace",
+    "Elicited",
     "Factors",
     "Gaussian",
     "GeneralizedDoublePareto",
     "Horseshoe",
     "HorseshoePlus",
+    "Implied",
     "ScaleMixturePrior",
     "SpikeSlab",
+    "elicit",
 ]

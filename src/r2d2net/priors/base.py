@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from numbers import Real
 from typing import Any, Generic, NamedTuple, Self, TypeVar
 
@@ -85,16 +85,62 @@ class ScaleMixturePrior(ABC, Generic[ScalesT]):
         has_exact_factors: Whether the factors of a single weight are the exact posterior of its scales, so that
             their bound is log p(w). Otherwise the factors are an approximation, and the bound is lower.
         draws_scales_jointly: Whether `gibbs` draws from p(s | w) itself, whatever the scales were before.
+        for_inputs: Whether the prior is about inputs, and so for the weights that take them; `elsewhere` is the prior
+            of all others.
     """
 
     has_finite_mode: bool = False
     has_exact_factors: bool = False
     draws_scales_jointly: bool = False
+    for_inputs: bool = False
 
     @property
     def known_deviation(self) -> float | None:
         """Standard deviation of every weight where it is a known constant; None where there are scales to learn."""
         return None
+
+    @property
+    def r2_shapes(self) -> tuple[float, float] | None:
+        """Shapes of the beta distribution that the prior gives R2 by its definition; None where it gives none."""
+        return None
+
+    @property
+    def inputs(self) -> int | None:
+        """Number of inputs of a prior that is about inputs; None for any number."""
+        return None
+
+    def elsewhere(self) -> ScaleMixturePrior[Any]:
+        """Return the prior of the weights that take no inputs, for a prior that is about inputs.
+
+        Returns:
+            The prior itself, unless it is `for_inputs`.
+        """
+        return self
+
+    def for_columns(self, places: Mapping[str, Sequence[int]] | None) -> ScaleMixturePrior[ScalesT]:
+        """Replace names of a table's columns, which a prior may have as arguments, by numbers of inputs.
+
+        Args:
+            places: The inputs of each column; None for inputs without names.
+
+        Returns:
+            The prior itself, unless it names columns.
+
+        Raises:
+            ParameterError: If it names a column that there is not.
+        """
+        return self
+
+    def require_layer(self, name: str, shape: Shape) -> None:
+        """Refuse a parameter that cannot have the prior; by default none.
+
+        Args:
+            name: Name of the parameter.
+            shape: Its shape.
+
+        Raises:
+            ParameterError: If it cannot.
+        """
 
     @property
     def has_scales(self) -> bool:

@@ -23,8 +23,9 @@ whose density behaves as |w|^(2 a_pi - 1) at zero and as |w|^-(1 + 2 b) in the t
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import Any, NamedTuple, Self
+from collections.abc import Mapping, Sequence
+from numbers import Real
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, cast, overload
 
 import torch
 from torch import Tensor
@@ -42,7 +43,7 @@ from r2d2net.distributions.gig_refresh import Hat, gig_refreshed, hat_of, workin
 from r2d2net.distributions.gig_sampler import BUFFERS, LOW_ORDER
 from r2d2net.distributions.inverse_gaussian import reciprocal_root
 from r2d2net.distributions.primitives import fill_uniform
-from r2d2net.errors import ParameterError, require
+from r2d2net.errors import Argument, ParameterError, require
 from r2d2net.priors.adaptive_r2d2 import AdaptiveR2D2
 from r2d2net.priors.base import (
     ContinuousScalePrior,
@@ -56,9 +57,13 @@ from r2d2net.priors.base import (
     shape_parameter,
     squared,
 )
+from r2d2net.priors.latent_noise import scale_for_r2
 from r2d2net.priors.r2d2_blocks import cavi_blocks, gibbs_blocks
 from r2d2net.priors.r2d2_factors import R2D2Factors
 from r2d2net.priors.scale_quadrature import LAPLACE, log_scale_mixture
+
+if TYPE_CHECKING:
+    from r2d2net.priors.grouped_r2d2 import GroupedR2D2
 
 
 class R2D2Scales(NamedTuple):
@@ -122,19 +127,75 @@ class R2D2(ContinuousScalePrior[R2D2Scales]):
         """
         return cls(a_pi=0.6, b=0.5)
 
+    @overload
     @classmethod
-    def from_r2(cls, mean_r2: float, precision_r2: float, concentration: float, sigma0: float = 1.0) -> R2D2:
+    def from_r2(
+        cls,
+        mean_r2: float = 0.5,
+        precision_r2: float = 2.0,
+        concentration: float = 0.2,
+        sigma0: float = 1.0,
+        *,
+        groups: None = None,
+        likelihood: Any = None,
+        classes: int | None = None,
+        mean_count: float | None = None,
+        size: float | None = None,
+    ) -> R2D2: ...
+
+    @overload
+    @classmethod
+    def from_r2(
+        cls,
+        mean_r2: float | Mapping[str, float] = 0.5,
+        precision_r2: float = 2.0,
+        concentration: float | Mapping[str, float] = 0.2,
+        sigma0: float = 1.0,
+        *,
+        groups: Mapping[str, Sequence[Any]],
+        likelihood: Any = None,
+        classes: int | None = None,
+        mean_count: float | None = None,
+        size: float | None = None,
+    ) -> GroupedR2D2: ...
+
+    @classmethod
+    def from_r2(
+        cls,
+        mean_r2: float | Mapping[str, float] = 0.5,
+        precision_r2: float = 2.0,
+        concentration: float | Mapping[str, float] = 0.2,
+        sigma0: float = 1.0,
+        *,
+        groups: Mapping[str, Sequence[Any]] | None = None,
+        likelihood: Any = None,
+        classes: int | None = None,
+        mean_count: float | None = None,
+        size: float | None = None,
+    ) -> R2D2 | GroupedR2D2:
         """Build the prior under which R2 = omega / (1 + omega) of every layer has a given beta distribution.
 
         A layer of p weights needs p * concentration > mean_r2 * precision_r2. There T_j = B G_j / xi with
         B ~ Beta(a, p a_pi - a), G_j ~ Gamma(a_pi, 1), so that with an auxiliary eta ~ Gamma(p a_pi - a, omega) every
         conditional keeps its form, with the rate xi + eta in place of xi.
 
+        With ``groups`` each group of inputs has its own mean R2, as shares of one variance: they add up to the R2 of
+        all inputs, and all are beta with one precision (`r2d2net.priors.grouped_r2d2`). Such a prior is for the weights
+        that take the inputs; the other layers of a network have ``R2D2()``.
+
         Args:
-            mean_r2: Prior mean of R2, between 0 and 1.
+            mean_r2: Prior mean of R2, between 0 and 1; with groups that of each group, whose sum is below 1, or that of
+                all inputs, which groups share equally.
             precision_r2: Precision of R2 ~ Beta(mean precision, (1 - mean) precision); 2 with mean 1/2 is uniform.
-            concentration: Dirichlet concentration a_pi of each weight's share.
+            concentration: Dirichlet concentration a_pi of each weight's share; with groups it may differ among them.
             sigma0: Standard deviation of the noise to which R2 compares the signal.
+            groups: Columns of each group: their numbers, or names where an estimator is fitted to a DataFrame, in which
+                all inputs of a category belong to its column. Every column is in one group.
+            likelihood: Likelihood of the targets, by name or as an object: R2 is then that on the scale of the output
+                (`r2d2net.priors.latent_noise`), and sigma0 follows from it. By default, and for numbers, sigma0 counts.
+            classes: Number of classes of a categorical likelihood.
+            mean_count: A typical mean count of a Poisson or negative binomial likelihood.
+            size: Concentration of a negative binomial likelihood.
 
         Returns:
             The prior.
@@ -145,11 +206,26 @@ class R2D2(ContinuousScalePrior[R2D2Scales]):
         Example:
             >>> R2D2.from_r2(0.5, 2.0, concentration=0.2)
             R2D2(a_pi=0.2, b=1.0, sigma0=1.0, total=1.0)
+            >>> R2D2.from_r2({"genes": 0.2, "clinical": 0.3}, groups={"genes": range(20), "clinical": range(20, 24)})
+            GroupedR2D2(genes: 20 inputs, mean R2 0.2; clinical: 4 inputs, mean R2 0.3; precision 2)
         """
-        require(0 < mean_r2 < 1, "mean_r2", mean_r2, "use a number between 0 and 1")
+        unit = scale_for_r2(
+            "gaussian" if likelihood is None else likelihood, classes=classes, mean_count=mean_count, size=size
+        )
+        if unit != 1.0:
+            if sigma0 != 1.0:
+                problem = ("does not go with ", Argument("likelihood", likelihood), ", from which it follows")
+                raise ParameterError(problem, argument="sigma0", value=sigma0, fix="leave one of them out")
+            sigma0 = unit
+        if groups is not None:
+            from r2d2net.priors.grouped_r2d2 import grouped_from_r2
+
+            return grouped_from_r2(groups, mean_r2, precision_r2, concentration, sigma0)
+        is_number, mean = isinstance(mean_r2, Real) and not isinstance(mean_r2, bool), cast("float", mean_r2)
+        require(is_number and 0 < mean < 1, "mean_r2", mean_r2, "use a number between 0 and 1")
         precision_r2 = shape_parameter("precision_r2", precision_r2)
-        concentration = shape_parameter("concentration", concentration)
-        return cls(concentration, (1 - mean_r2) * precision_r2, sigma0, total=mean_r2 * precision_r2)
+        a_pi = shape_parameter("concentration", cast("float", concentration))
+        return cls(a_pi, (1 - mean) * precision_r2, sigma0, total=mean * precision_r2)
 
     @classmethod
     def adaptive(cls, *, floor: bool = True) -> AdaptiveR2D2:
@@ -167,6 +243,10 @@ class R2D2(ContinuousScalePrior[R2D2Scales]):
             AdaptiveR2D2(a=(0.1,), kappa=(1.0,), floor=False)
         """
         return AdaptiveR2D2() if floor else AdaptiveR2D2(a=0.1, floor=False)
+
+    @property
+    def r2_shapes(self) -> tuple[float, float] | None:
+        return None if self.total is None else (self.total, self.b)
 
     def hyperparameters(self) -> dict[str, float]:
         values = {"a_pi": self.a_pi, "b": self.b, "sigma0": self.sigma0}
@@ -330,15 +410,29 @@ class R2D2(ContinuousScalePrior[R2D2Scales]):
         return super().cavi_blocks_(second_moments, scales, precisions)
 
     def cavi(self, second_moment: Tensor, scales: R2D2Scales) -> R2D2Factors:
+        psi, t, point, mean_t = self.local_factors(second_moment, scales)
+        omega = mean_t.sum_to_size(scales.xi.shape)
+        xi, eta = self._rate_conditionals(omega, mean_t.numel() / max(1, omega.numel()))
+        return R2D2Factors(self, point._replace(xi=xi.mean, rate=_mean_rate(xi, eta)), psi, t, xi, eta)
+
+    def local_factors(
+        self, second_moment: Tensor, scales: R2D2Scales
+    ) -> tuple[ReciprocalInverseGaussian, tuple[Tensor, Tensor, float], R2D2Scales, Tensor]:
+        """Update q(psi) and q(T) given the rates.
+
+        Args:
+            second_moment: E w^2.
+            scales: Point values before the update.
+
+        Returns:
+            q(psi), the parameters of q(T), the point values with the new psi and T, and E T.
+        """
         square = finite_square(second_moment / self.sigma0**2)
         psi = ReciprocalInverseGaussian(*self._psi_conditional(square, scales.T))
         scales = scales._replace(psi=positive_finite(torch.sqrt(psi.chi)))  # 1 / E[1/psi]
-        chi, rho, lam = self._t_conditional(square, scales)
-        mean_t, mean_inverse_t = gig_moments(chi, rho, lam)
-        omega = positive_finite(mean_t).sum_to_size(scales.xi.shape)
-        xi, eta = self._rate_conditionals(omega, mean_t.numel() / max(1, omega.numel()))
-        point = R2D2Scales(positive_finite(1 / mean_inverse_t), scales.psi, xi.mean, _mean_rate(xi, eta))
-        return R2D2Factors(self, point, psi, (chi, rho, lam), xi, eta)
+        t = self._t_conditional(square, scales)
+        mean_t, mean_inverse_t = gig_moments(*t)
+        return psi, t, scales._replace(T=positive_finite(1 / mean_inverse_t)), positive_finite(mean_t)
 
     def log_prob(self, w: Tensor, weights: int | None = None) -> Tensor:
         """Compute the marginal log density of a single weight, with all scales integrated out.

@@ -57,6 +57,17 @@ class R2D2Factors(Factors["R2D2Scales"]):
 
     def bound(self, second_moment: Tensor) -> Tensor:
         """The prior's share of the ELBO without E log T and E log psi, which cancel between log N and the KL."""
+        return self.local_bound(second_moment) - self.kl_of_xi() - self.kl_of_eta()
+
+    def local_bound(self, second_moment: Tensor) -> Tensor:
+        """Compute the share of the ELBO that the weights, psi and T have, without that of xi and eta.
+
+        Args:
+            second_moment: E w^2.
+
+        Returns:
+            The share, a scalar.
+        """
         prior, (chi, rho, lam) = self._prior, self._t
         # E[log N] + H[psi] + E[log p(psi)], one term of each that holds log psi gone
         local = -math.log(2) - 0.5 * torch.sqrt(self.psi.chi) - 0.5 * math.log(prior.sigma0**2 / 2)
@@ -71,30 +82,34 @@ class R2D2Factors(Factors["R2D2Scales"]):
         shared = (self._scales.rate * mean_t.sum_to_size(self.xi.rate.shape)).sum()
         count = om.numel() / max(1, self.xi.rate.numel())
         local = local + entropy.to(local.dtype) - math.lgamma(prior.a_pi)
-        total = local.sum() + prior.a_pi * count * self._mean_log_rate().sum() - shared
-        return total - self._kl_of_rates()
+        return local.sum() + prior.a_pi * count * self._mean_log_rate().sum() - shared
 
     def kl(self) -> Tensor:
+        return self.local_kl() + self.kl_of_xi() + self.kl_of_eta()
+
+    def local_kl(self) -> Tensor:
+        """Compute the KL of psi and T, a scalar."""
         half = torch.tensor(0.5, dtype=self.psi.chi.dtype, device=self.psi.chi.device)
         link = kl_gamma_random_rate(self.T, self._prior.a_pi, self._scales.rate, self._mean_log_rate())
-        return kl_divergence(self.psi, Exponential(half)).sum() + link.sum() + self._kl_of_rates()
+        return kl_divergence(self.psi, Exponential(half)).sum() + link.sum()
 
     def _mean_log_rate(self) -> Tensor:
         """E[log rate] in T's prior; with eta the normalising constants of T and eta | xi cancel it."""
         return gamma_mean_log(self.xi) if self.eta is None else torch.zeros_like(self.xi.rate)
 
-    def _kl_of_rates(self) -> Tensor:
-        """KL of xi, and of eta where the total shape is free:
+    def kl_of_xi(self) -> Tensor:
+        """Compute the KL of xi, a scalar."""
+        ones = torch.ones_like(self.xi.concentration)
+        return kl_divergence(self.xi, Gamma(self._prior.b * ones, ones)).sum()
+
+    def kl_of_eta(self) -> Tensor:
+        """Compute the KL of eta, a scalar; 0 where there is none.
 
         p(T, eta | xi) = prod_j [T_j^(a_pi-1) e^-(xi+eta)T_j / Gamma(a_pi)] eta^(e-1) xi^a / B(e, a), e = p a_pi - a.
         """
-        prior, xi, eta = self._prior, self.xi, self.eta
-        ones = torch.ones_like(xi.concentration)
-        total = kl_divergence(xi, Gamma(prior.b * ones, ones)).sum()
-        if eta is None:
-            return total
-        a, e = prior.total, eta.concentration
-        assert a is not None
+        xi, eta, a = self.xi, self.eta, self._prior.total
+        if eta is None or a is None:
+            return xi.concentration.new_zeros(())
+        e = eta.concentration
         log_beta = torch.lgamma(e) + math.lgamma(a) - torch.lgamma(e + a)
-        mixing = -eta.entropy() - (e - 1) * gamma_mean_log(eta) - a * gamma_mean_log(xi) + log_beta
-        return total + mixing.sum()
+        return (-eta.entropy() - (e - 1) * gamma_mean_log(eta) - a * gamma_mean_log(xi) + log_beta).sum()
