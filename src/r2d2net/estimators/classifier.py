@@ -13,7 +13,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from r2d2net.columns.column_detection import Targets
 from r2d2net.errors import DataError, ParameterError, Shown, Value
 from r2d2net.estimators.base import BayesianPerceptron, about_validation, joined
-from r2d2net.estimators.class_likelihood import class_likelihood
+from r2d2net.estimators.class_likelihood import category_order, class_likelihood
 from r2d2net.estimators.perceptron import LabelledPerceptron, numbers_of
 from r2d2net.estimators.sample_weights import weights_by_class
 from r2d2net.likelihoods import Ordinal
@@ -24,8 +24,9 @@ class R2D2Classifier(ClassifierMixin, LabelledPerceptron, BayesianPerceptron):
     """Classification by a Bayesian neural network with uncertainty and relevance of the inputs.
 
     Inputs are standardised by the estimator. The parameters are those of `R2D2Regressor`; the algorithms "edl" and
-    "dpn" are for classifiers only, and ``likelihood`` may be "ordinal" for numbers in their order, or
-    ``Ordinal(("low", "medium", "high"))`` for texts: then ``labels_`` has that order.
+    "dpn" are for classifiers only, and ``likelihood`` may be "ordinal" for numbers in their order and for an ordered
+    pandas Categorical in that of its categories, or ``Ordinal(("low", "medium", "high"))`` for texts: then ``labels_``
+    has that order.
 
     Args:
         class_weight: Weights of classes, by which those of their rows are multiplied: a dict by label (1 for those not
@@ -147,12 +148,12 @@ class R2D2Classifier(ClassifierMixin, LabelledPerceptron, BayesianPerceptron):
 
     def _fit(self, X: Any, y: Any, asked: np.ndarray | None = None, sample_weight: Any = None) -> Self:
         """Fit to the classes of the labels, or one model to those that are asked for."""
-        table = X
+        table, order = X, category_order(y)
         X, y = self._rows_to_fit(X, y)
         X, y, table, weights = self._of_weight(X, _of_one_kind(y), table, sample_weight)
         check_classification_targets(y)
         if asked is None:
-            likelihood, classes, codes = class_likelihood(self.likelihood, y)
+            likelihood, classes, codes = class_likelihood(self.likelihood, y, order)
         else:
             likelihood, classes = class_likelihood(self.likelihood, asked)[:2]
             codes = numbers_of(y, classes, "y")
