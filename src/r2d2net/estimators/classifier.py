@@ -112,7 +112,7 @@ class R2D2Classifier(ClassifierMixin, LabelledPerceptron, BayesianPerceptron):
         """
         return self._fit(X, y, sample_weight=sample_weight)
 
-    def partial_fit(self, X: Any, y: Any, classes: Any = None) -> Self:
+    def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> Self:
         """Fit to more rows, which come after those of earlier calls; those are not needed again.
 
         See `R2D2Regressor.partial_fit`.
@@ -121,6 +121,7 @@ class R2D2Classifier(ClassifierMixin, LabelledPerceptron, BayesianPerceptron):
             X: Table (rows, inputs), as in `fit`.
             y: Labels (rows,), each one of the classes.
             classes: All labels there will be, for the first call; later calls need none.
+            sample_weight: None, or ones: rows in parts count alike.
 
         Returns:
             The fitted estimator itself.
@@ -128,9 +129,9 @@ class R2D2Classifier(ClassifierMixin, LabelledPerceptron, BayesianPerceptron):
         Raises:
             DataError: If the data cannot be used, or a label is not among the classes.
             ParameterError: If ``classes`` are lacking or others than before, or a parameter asks for something else
-                than one model by SVGI without validation rows.
+                than one model by SVGI without validation rows, or than the first call did, or rows have weights.
         """
-        self._require_one_svgi()
+        self._require_one_svgi(y, sample_weight)
         if self.class_weight is not None:
             unweighted = "is not for partial_fit, whose rows have no weights"
             raise ParameterError(unweighted, argument="class_weight", value=self.class_weight, fix="leave it out")

@@ -55,6 +55,8 @@ RELEVANCE_ROWS, RELEVANCE_DRAWS, SHUFFLES = 500, 50, 2
 CHECKPOINT_SECONDS = 5.0
 HIDDEN = (50, 50)
 FEWEST_STACKED = 12  # rows from which folds say something
+# parameters that are decided by the first rows of those that come in parts
+DECIDED = ("hidden", "activation", "prior", "algorithm", "likelihood", "random_state", "device")
 # by the names that `fit` and `predict` have for them
 PARAMETERS = {"seed": "random_state", "jobs": "n_jobs", "x": "X", "weights": "sample_weight"}
 
@@ -104,6 +106,7 @@ class Perceptron:
     _inputs: TableInputs | None = None  # how the columns of a table become inputs; None of an array
     _relevance: Relevance | None
     _rows: np.ndarray | None  # training rows from which the relevance is computed
+    _asked: dict[str, Any]  # parameters of the fit that later rows cannot change
 
     def __init__(
         self,
@@ -256,6 +259,7 @@ class Perceptron:
         self._network, self._seed, self.n_features_in_ = network, seed, X.shape[1]
         self._relevance, self._rows = None, X[order[:RELEVANCE_ROWS].numpy()]
         self._inputs = None
+        self._asked = {name: getattr(self, name) for name in DECIDED}
         return self
 
     def _with_inputs(self, inputs: TableInputs | None) -> Self:
@@ -481,6 +485,7 @@ class Perceptron:
             parameters = storage.parameters_from(content["parameters"], classes)
             estimator = cls(**parameters if device is None else {**parameters, "device": device})
             estimator._seed, estimator._network = content["seed"], content["network"]
+            estimator._asked = {name: getattr(estimator, name) for name in DECIDED}
             estimator.n_features_in_ = content["n_features_in"]
             if content["feature_names_in"] is not None:
                 estimator.feature_names_in_ = np.array(content["feature_names_in"], dtype=object)

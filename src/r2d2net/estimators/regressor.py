@@ -91,7 +91,7 @@ class R2D2Regressor(RegressorMixin, BayesianPerceptron):
         """
         return self._fit(X, y, sample_weight)
 
-    def partial_fit(self, X: Any, y: Any) -> Self:
+    def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Fit to more rows, which come after those of earlier calls; those are not needed again.
 
         The first call, or one after `load` or `fit` of one model by SVGI, sets the units of inputs and targets, the
@@ -100,18 +100,23 @@ class R2D2Regressor(RegressorMixin, BayesianPerceptron):
         (`r2d2net.inference.carrying_on`). One network is fitted: without ``hidden`` one of the default widths, never
         several models.
 
+        Later calls honour changed ``epochs``, ``batch_size``, ``draws`` and ``verbose``; ``n_jobs`` and ``calibrate``
+        do nothing for one model; any other changed parameter is refused, as the first rows have decided it.
+
         Args:
             X: Table (rows, inputs), as in `fit`.
             y: Targets (rows,) or (rows, outputs).
+            sample_weight: None, or ones: rows in parts count alike.
 
         Returns:
             The fitted estimator itself.
 
         Raises:
             DataError: If the data cannot be used.
-            ParameterError: If a parameter asks for something else than one model by SVGI without validation rows.
+            ParameterError: If a parameter asks for something else than one model by SVGI without validation rows, or
+                than the first call did, or rows have weights.
         """
-        self._require_one_svgi()
+        self._require_one_svgi(y, sample_weight)
         if not hasattr(self, "posterior_"):
             return self._fit(X, y, alone=True)
         X, y = self._more_rows(X, y, multi_output=True, y_numeric=True)
