@@ -12,9 +12,9 @@ Inputs are the encoded columns of the network, standardised. Proportional odds a
 of the rows, whose targets are y > k and whose inputs have an indicator of k, with slopes in common; the thresholds are
 in order, as they follow the counts of y > k.
 
-The cost is bounded: of more than `MOST_ROWS` training rows, or more than `MOST_CELLS` numbers (rows x inputs x classes),
-a random part is used; the inputs of trees have 64 bins rather than 255, and above `MOST_TREE_INPUTS` inputs x classes
-there are none; a note says so. That is up to ten seconds of one core. All draws follow from the seed.
+The cost is bounded: of more than `MOST_ROWS` training rows, or of more than `MOST_CELLS` numbers (rows x inputs x
+classes), a random part is used; the inputs of trees have 64 bins rather than 255, and above `MOST_TREE_INPUTS` inputs x
+classes there are none; a note says so. That is up to ten seconds of one core. All draws follow from the seed.
 """
 
 from __future__ import annotations
