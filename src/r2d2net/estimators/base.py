@@ -126,9 +126,9 @@ class BayesianPerceptron(Perceptron, BaseEstimator):
         for name, before in self._asked.items():
             decided = name != "algorithm" or isinstance(self.posterior_.source, MeanFieldDraws)  # if not it is refused
             if decided and not are_alike(name, getattr(self, name), before):
-                problem = (" is not what the first rows were fitted with, ", Value(before))
+                changed = (" is not what the first rows were fitted with, ", Value(before))
                 fix = f"set {name} back, or fit all rows anew by fit"
-                raise ParameterError(problem, argument=name, value=getattr(self, name), fix=fix)
+                raise ParameterError(changed, argument=name, value=getattr(self, name), fix=fix)
 
     def _rows_to_fit(self, X: Any, y: Any, **how: Any) -> tuple[Any, np.ndarray]:
         """Check training rows; a table that is to be encoded is returned as it is."""

@@ -132,7 +132,7 @@ def interactions(
     for done, group in enumerate(inputs, 1):
         own.append(curves(group))
         progress(done, total)
-    spread = left_out.squares(left_out.centred(predict(table).unsqueeze(2).expand(-1, -1, left_out.count, -1)))
+    spread = left_out.squares(left_out.centred(predict(table).unsqueeze(2).expand(-1, -1, left_out.variants, -1)))
     squares, shares = [], []
     for done, (j, k) in enumerate(pairs, len(inputs) + 1):
         joint = curves([*inputs[j], *inputs[k]])
@@ -165,7 +165,8 @@ class _Groups(NamedTuple):
         return cls(member, torch.cat([torch.ones_like(member[:, :1]), 1 - member], 1))
 
     @property
-    def count(self) -> int:
+    def variants(self) -> int:
+        """One more than there are groups."""
         return self.kept.shape[1]
 
     def curves(self, sums: Tensor) -> Tensor:
