@@ -273,7 +273,7 @@ def test_what_is_skipped_is_the_dearest_and_one_is_left(monkeypatch):
     cost = {0: 2.0, 1: 30.0, 2: 5.0, 3: 50.0}
     monkeypatch.setattr("r2d2net.run.stack_budget.expected_seconds", lambda build, most: cost[build()])
     plans = {number: lambda number=number: number for number in cost}
-    for asked, workers, chosen in ((200, 1, [0, 1, 2, 3]), (40, 1, [0, 1, 2]), (50, 2, [0, 1, 2, 3]), (1, 2, [0])):
+    for asked, workers, chosen in ((200, 1, [0, 1, 2, 3]), (40, 1, [0, 1, 2]), (60, 2, [0, 1, 2, 3]), (1, 2, [0])):
         budget = Budget(asked, 100.0, workers)
         assert budget.first(plans) == chosen, asked
     assert Budget(None, 100.0).first(plans) == [0, 1, 2, 3]

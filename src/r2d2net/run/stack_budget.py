@@ -27,7 +27,7 @@ from r2d2net.run.train import Plan
 
 TRIAL = 0.02  # of the seconds asked for, that the trial of a candidate may take
 CHAINS = 2.2  # mean cost of MCLMC's steps in that of its first ones
-PROCESSES = 10.0  # seconds that processes must save before they are started
+PROCESSES = 5.0  # seconds that processes take to start, in those of a processor
 
 
 @dataclass
@@ -90,15 +90,15 @@ class Budget:
             return list(plans)
         if self.used >= self.asked:
             return [min(plans)]
+        wall, processor = clock.monotonic(), clock.process_time()
         with one_thread():
             self.seconds = {number: expected_seconds(build, TRIAL * self.asked) for number, build in plans.items()}
+        busy = max(1.0, (clock.monotonic() - wall) / max(clock.process_time() - processor, 1e-3))
         chosen = sorted(plans, key=lambda number: (self.seconds[number], number))
-        while len(chosen) > 1 and self.used + self.together(chosen) > self.asked:
-            chosen.pop()
-        total = sum(self.seconds[number] for number in chosen)
-        if total - self.together(chosen) < PROCESSES:
-            self.workers = 1
-        while len(chosen) > 1 and self.used + self.together(chosen) > self.asked:
+        starts = PROCESSES * busy
+        if sum(self.seconds.values()) - self.together(chosen) < starts:
+            self.workers, starts = 1, 0.0
+        while len(chosen) > 1 and self.used + starts + self.together(chosen) > self.asked:
             chosen.pop()
         return sorted(chosen)
 
