@@ -146,7 +146,7 @@ class Units(NamedTuple):
             The units.
         """
         t = {name: tensor.to(device) for name, tensor in tensors.items()}
-        return cls(t["x_center"], t["x_scale"], Unit(t["y/center"], t["y/scale"]))
+        return cls(t["x_center"], t["x_scale"], Unit(t["y/center"], t["y/scale"], t.get("y/most")))
 
     def are_exact_for(self, dtype: torch.dtype) -> bool:
         """Return whether inputs are standardised in float64 before they become this dtype."""

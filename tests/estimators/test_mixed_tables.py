@@ -178,3 +178,22 @@ def test_infinite_numbers_are_refused_in_training_and_prediction() -> None:
         model.predict(wild)
     with pytest.raises(DataError, match=message):
         model.fit(wild, table["a"].to_numpy())
+
+
+@pytest.mark.parametrize("cell", [np.inf, "inf", "-Infinity", "1e999"])
+def test_infinite_numbers_among_objects_and_texts_are_refused(cell: Any) -> None:
+    rng = np.random.default_rng(0)
+    numbers = rng.normal(size=60)
+    column = (
+        numbers.astype(object) if isinstance(cell, float) else np.array([f"{each:.3f}" for each in numbers], object)
+    )
+    good = pd.DataFrame({"kind": rng.choice(["u", "v"], 60), "a": column})
+    bad = good.copy()
+    bad.loc[3, "a"] = cell
+    model = R2D2Regressor(hidden=(), epochs=3, random_state=0).fit(good, numbers)
+    message = r"^X holds a number that is infinite or beyond 1e\+100 in the column 'a': replace it, or leave the cell"
+    for call in (lambda: model.predict(bad), lambda: R2D2Regressor(hidden=(), epochs=3).fit(bad, numbers)):
+        with pytest.raises(DataError, match=message):
+            call()
+    good.loc[0, "kind"] = "inf"  # a level
+    R2D2Regressor(hidden=(), epochs=3).fit(good, numbers)

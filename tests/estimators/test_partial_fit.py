@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from r2d2net import R2D2Classifier, R2D2Regressor
+from r2d2net.inference import SVGI
 from r2d2net.inference.carrying_on import Past
 from r2d2net.inference.mean_field_family import FREE, Family, MeanFieldDraws
 
@@ -107,6 +108,43 @@ def test_the_default_is_one_network_and_refusals_are_one_line() -> None:
         chains.partial_fit(x, y)
     with pytest.raises(ValueError, match="features"):
         model.partial_fit(x[:, :2], y)
+
+
+def test_later_rows_cannot_change_what_the_first_decided(tmp_path: Any) -> None:
+    x, y = table(60)
+    first: dict[str, Any] = {**LINEAR, "epochs": 3, "prior": "gaussian"}
+    changed = [
+        ("hidden", (5,)),
+        ("activation", "tanh"),
+        ("prior", "horseshoe"),
+        ("algorithm", SVGI(averaging=0.5)),
+        ("likelihood", "student-t"),
+        ("random_state", 1),
+    ]
+    for name, value in changed:
+        model = R2D2Regressor(**first).partial_fit(x, y)
+        loaded = R2D2Regressor.load(model.save(tmp_path))
+        for each in (model, loaded):
+            each.set_params(**{name: value})
+            with pytest.raises(ValueError, match=rf"^{name}.* is not what the first rows were fitted with, .* fit all"):
+                each.partial_fit(x, y)
+            assert each.posterior_.settings["n"] == 60
+    model = R2D2Regressor(**first).partial_fit(x, y)
+    model.set_params(epochs=7, batch_size=20, draws=11, hidden=[], n_jobs=2, algorithm="SVGI").partial_fit(x, y)
+    assert len(model.posterior_.history) == 10
+    assert (model.posterior_.settings["batch_size"], model.posterior_.settings["n"]) == (20, 120)
+    model.set_params(prior="horseshoe").fit(x, y)  # which starts anew
+
+
+def test_rows_in_parts_have_no_weights() -> None:
+    x, y = table(60)
+    labels = np.where(x[:, 0] > 0, "up", "down")
+    regressor, classifier = (kind(**{**LINEAR, "epochs": 3}) for kind in (R2D2Regressor, R2D2Classifier))
+    regressor.partial_fit(x, y, sample_weight=np.ones(60))
+    classifier.partial_fit(x, labels, classes=["up", "down"], sample_weight=None)
+    for model, targets in ((regressor, y), (classifier, labels)):
+        with pytest.raises(ValueError, match=r"^sample_weight is not for partial_fit, .*: leave it out, or give all"):
+            model.partial_fit(x, targets, sample_weight=np.arange(60.0))
 
 
 def test_what_a_posterior_knows_of_its_rows_is_a_normal_factor() -> None:

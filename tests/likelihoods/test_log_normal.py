@@ -10,6 +10,7 @@ from r2d2net.errors import DataError, ParameterError
 from r2d2net.likelihoods import Gaussian, LogNormal
 from r2d2net.likelihoods.log_normal import LogRegression
 from r2d2net.prediction import Regression
+from r2d2net.run.carrying_on import carry_on
 
 
 def normal(*shape: int, seed: int = 0) -> torch.Tensor:
@@ -152,3 +153,84 @@ def test_rows_that_are_selected_keep_the_law_of_their_logarithm(prediction):
     y = torch.tensor([2.0, 0.5, 1.0, 3.0, 0.1, 7.0], dtype=torch.float64)
     torch.testing.assert_close(prediction[2:4].log_prob(y[2:4]), prediction.log_prob(y)[2:4])
     torch.testing.assert_close(prediction[[5, 0]].quantile(0.8), prediction.quantile(0.8)[[5, 0]])
+
+
+def far_fit(dtype=torch.float32, **how):
+    """A line of the logarithm fitted to y = (3 + x)^2, and rows of which the last two lie far outside."""
+    x = torch.linspace(-2, 2, 200, dtype=dtype)[:, None]
+    y = (3 + x[:, 0]).square() * torch.exp(0.1 * normal(200).to(dtype))
+    model = rn.BayesianModel(torch.nn.Linear(1, 1, dtype=dtype), None, LogNormal())
+    posterior = rn.fit(model, (x, y), "lineargibbs", epochs=200, seed=0, verbose=False, **how)
+    return posterior, y, torch.cat([x, torch.tensor([[8.0], [12.0]], dtype=dtype)])
+
+
+def test_means_far_outside_are_bounded_and_all_others_are_as_they_were():
+    posterior, y, at = far_fit()
+    assert float(posterior.units.y.most) == float(y.max().log())
+    predicted = posterior.predict(at, 100)
+    free = LogRegression(predicted.log)
+    assert torch.equal(predicted.mean[:-2], free.mean[:-2])
+    assert bool((free.mean[-2:] > 20 * y.max()).all())
+    torch.testing.assert_close(predicted.mean[-2:], 3 * y.max().expand(2))  # of a line that is sure of more
+    truth = (3 + at[:, 0]).square()
+    rmse, before = ((each.mean - truth).square().mean().sqrt() for each in (predicted, free))
+    assert float(rmse) < 0.01 * float(before)
+    for found, was in (
+        (predicted.std, free.std),
+        (predicted.quantile(0.9), free.quantile(0.9)),
+        (predicted.log_prob(truth), free.log_prob(truth)),
+    ):
+        assert torch.equal(found, was)
+    noise = predicted.log.noise_variance.squeeze().double()
+    largest = float((posterior.units.y.most + noise.sqrt() + noise / 2).exp().max())
+    assert float(predicted.samples.max()) <= largest * (1 + 1e-6)
+
+
+def test_a_bounded_mean_lies_in_its_interval():
+    """Of a posterior that is sure of large values the mean is the lower end, of one that is not the bound."""
+    most = torch.tensor(2.0, dtype=torch.float64)
+    center = torch.tensor([1.0, 3.0, 6.0], dtype=torch.float64)
+    f = center + torch.tensor([0.1, 0.1, 4.0], dtype=torch.float64) * normal(200, 3)
+    predicted = LogRegression(Regression(f, torch.tensor(0.04, dtype=torch.float64)), most)
+    low, high = predicted.interval(0.9)
+    bound = np.exp(2 + 0.2 + 0.02)
+    assert float(predicted.mean[0]) == float(LogRegression(predicted.log).mean[0])
+    torch.testing.assert_close(predicted.mean[1], low[1])
+    assert float(predicted.mean[2]) == pytest.approx(bound)
+    assert bool(((low <= predicted.mean) & (predicted.mean < high)).all())
+    assert torch.equal(predicted[[1, 2]].mean, predicted.mean[1:])
+    several = LogRegression(Regression(f.reshape(200, 1, 3), torch.tensor(0.04, dtype=torch.float64)), most.expand(3))
+    assert torch.equal(several.mean[0], predicted.mean)
+    assert float(several.of_output(1).mean) == float(predicted.mean[1])
+
+
+def test_the_bound_is_saved_and_runs_without_one_load(tmp_path):
+    posterior, _, at = far_fit()
+    posterior.save(tmp_path)
+    again = rn.load(tmp_path, torch.nn.Linear(1, 1), classes=[])
+    assert torch.equal(again.predict(at).mean, posterior.predict(at).mean)
+    old = posterior.with_units(posterior.units._replace(y=posterior.units.y._replace(most=None)))
+    old.save(tmp_path / "old")  # as versions without a bound wrote it
+    again = rn.load(tmp_path / "old", torch.nn.Linear(1, 1))
+    assert again.units.y.most is None
+    assert torch.equal(again.predict(at).mean, LogRegression(posterior.predict(at).log).mean)
+
+
+def test_more_rows_move_the_bound():
+    x = normal(60, 2).float()
+    y = torch.exp(x[:, 0])
+    model = rn.BayesianModel(torch.nn.Linear(2, 1), None, LogNormal())
+    posterior = rn.fit(model, (x, y), epochs=5, seed=0, verbose=False)
+    more = carry_on(posterior, (x, 100 * y), epochs=5, verbose=False)
+    torch.testing.assert_close(more.units.y.most, (100 * y).max().log()[None])
+    assert torch.equal(carry_on(posterior, (x, y / 9), epochs=5, verbose=False).units.y.most, posterior.units.y.most)
+
+
+def test_the_spread_of_means_beyond_float32_is_not_zero():
+    f = normal(100, 4) * 0.3 + torch.tensor([10.0, 60.0, 80.0, 200.0], dtype=torch.float64)
+    variance = torch.tensor(0.09)
+    single, double = (LogRegression(Regression(f.to(kind), variance.to(kind))) for kind in (torch.float32, f.dtype))
+    for name in ("epistemic", "aleatoric", "std"):
+        found, exact = getattr(single, name), getattr(double, name)
+        torch.testing.assert_close(found[:3].double(), exact[:3], rtol=1e-3, atol=0)
+        assert float(found[3]) == torch.finfo(torch.float32).max, name

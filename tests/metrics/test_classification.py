@@ -171,3 +171,19 @@ def test_errors_are_one_line(call, words):
     with pytest.raises(rn.R2D2NetError, match=words) as caught:
         call()
     assert "\n" not in str(caught.value)
+
+
+def test_ranked_probabilities():
+    """RPS is the mean Brier score of the events y <= k, and half of that of classes where there are two."""
+    generator = np.random.default_rng(0)
+    probs = generator.dirichlet(np.ones(4), size=50)
+    y = generator.integers(0, 4, size=50)
+    steps = [np.square(probs[:, : k + 1].sum(1) - (y <= k)).mean() for k in range(3)]
+    assert metrics.rps(y, probs) == pytest.approx(np.mean(steps))
+    two = np.stack([probs[:, 0], 1 - probs[:, 0]], 1)
+    assert metrics.rps(y > 1, two) == pytest.approx(metrics.brier(y > 1, two) / 2)
+    ends = np.eye(4)
+    assert [metrics.rps([0], ends[[k]]) for k in range(4)] == pytest.approx([0, 1 / 3, 2 / 3, 1])
+    assert metrics.rps(3 - y, probs[:, ::-1]) == pytest.approx(metrics.rps(y, probs))
+    with pytest.raises(rn.DataError, match="y"):
+        metrics.rps([4], probs[:1])

@@ -12,6 +12,7 @@ from r2d2net.inference import MCLMC, LinearGibbs
 from r2d2net.inference.base import Draws
 from r2d2net.priors import R2D2, Gaussian
 from r2d2net.run import several_runs, stacking, stacking_weights
+from r2d2net.run.stack_budget import Budget
 from r2d2net.run.stack_candidates import Candidate, Shape, candidates_for
 from r2d2net.run.stacked_network import embed, form_network, model_of
 from r2d2net.run.stacking import fit_stacked, folds_of
@@ -250,6 +251,39 @@ def test_time_bounds_the_folds(quick):
     assert late.settings["algorithm"]["arguments"] == {"folds": 1}
     with pytest.raises(ParameterError, match=r"time=0"):
         fitted(rows_of(False), time=0)
+
+
+def test_candidates_that_do_not_fit_into_the_time_are_skipped(quick, monkeypatch):
+    names = [candidate["name"] for candidate in fitted(rows_of(False)).candidates]
+    dear = iter([0.1, 1e6])
+    monkeypatch.setattr("r2d2net.run.stack_budget.expected_seconds", lambda *_: next(dear))
+    posterior = fitted(rows_of(False), time=600.0)
+    taken = posterior.settings["stack"]["time"]
+    assert taken["skipped"] == names[1:] != []
+    assert taken["not_refitted"] == []
+    assert 0 < taken["used"] < taken["asked"] == 600
+    assert [entry["name"] for entry in posterior.candidates] == names
+    assert [entry["score"] is None for entry in posterior.candidates] == [False, True]
+    assert "time" not in fitted(rows_of(False)).settings["stack"]
+
+
+def test_what_is_skipped_is_the_dearest_and_one_is_left(monkeypatch):
+    now = 100.0
+    monkeypatch.setattr("r2d2net.run.stack_budget.clock.monotonic", lambda: now)
+    cost = {0: 2.0, 1: 30.0, 2: 5.0, 3: 50.0}
+    monkeypatch.setattr("r2d2net.run.stack_budget.expected_seconds", lambda build, most: cost[build()])
+    plans = {number: lambda number=number: number for number in cost}
+    for asked, workers, chosen in ((200, 1, [0, 1, 2, 3]), (40, 1, [0, 1, 2]), (60, 2, [0, 1, 2, 3]), (1, 2, [0])):
+        budget = Budget(asked, 100.0, workers)
+        assert budget.first(plans) == chosen, asked
+    assert Budget(None, 100.0).first(plans) == [0, 1, 2, 3]
+    assert Budget(5, 90.0).first(plans) == [0]  # nothing is left
+    budget = Budget(60, 100.0, 1, dict(cost))
+    assert budget.affordable([3, 2, 1, 0]) == [3, 2, 0]
+    budget.learn([0, 2], 14.0)  # twice what was expected
+    assert budget.affordable([3, 2, 1, 0], longer=0.5) == [3, 2, 0]
+    assert budget.affordable([1]) == [1]
+    assert budget.affordable([3]) == []
 
 
 def test_a_candidate_that_cannot_be_fitted_has_no_weight(quick, monkeypatch):

@@ -8,7 +8,16 @@ import pandas as pd
 import pytest
 
 from r2d2net.tables import baselines
-from r2d2net.tables.baselines import LOGISTIC, RIDGE, TREES, fit_baselines, folds_of, random_part
+from r2d2net.tables.baselines import (
+    LOGISTIC,
+    ORDINAL,
+    RIDGE,
+    TREES,
+    _ProportionalOdds,
+    fit_baselines,
+    folds_of,
+    random_part,
+)
 from r2d2net.tables.fitting import nothing_found
 from r2d2net.tables.settings import Settings
 from r2d2net.tables.training_table import read_training_table
@@ -149,3 +158,31 @@ def test_many_inputs_that_share_the_importance_are_told_of(tmp_path):
     assert "many share the importance, of which half lies with the first" in " ".join(done.out.split())
     page = (tmp_path / "run" / "report.html").read_text(encoding="utf-8")
     assert "None is kept: no single input is sure" in page
+
+
+def test_ordinal_classes_stand_beside_proportional_odds(tmp_path) -> None:
+    """y by thresholds -1, 1, 2.5 of 2 a - b + logistic noise: slopes and probabilities are within 0.15 and 0.1."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(3000, 2))
+    y = np.digitize(2 * x[:, 0] - x[:, 1] + rng.logistic(size=3000), [-1.0, 1.0, 2.5])
+    line = _ProportionalOdds(4, 500).fit(x, y, 1.0)
+    assert line.line.coef_[0, :2] == pytest.approx([2, -1], abs=0.15)
+    above = 1 / (1 + np.exp(np.array([-1.0, 1.0, 2.5]) - (x[:500] @ [2, -1])[:, None]))
+    exact = -np.diff(np.hstack([np.ones((500, 1)), above, np.zeros((500, 1))]), axis=1)
+    assert line.predict(x[:500]) == pytest.approx(exact, abs=0.1)
+    shares = _ProportionalOdds(4, 500).fit(x, y, 1e-5).predict(x[:1])[0]
+    assert shares == pytest.approx(np.bincount(y) / 3000, abs=0.05)  # slopes are shrunk, thresholds are not
+    frame = pd.DataFrame({"a": x[:400, 0], "b": x[:400, 1], "level": np.array(["low", "mid", "high", "top"])[y[:400]]})
+    frame.to_csv(tmp_path / "levels.csv", index=False)
+    levels = ["--target", "level", "--ordinal", "low,mid,high,top", "--hidden", "0", "--epochs", "100"]
+    done = command("fit", tmp_path / "levels.csv", *levels, "--out", tmp_path / "run")
+    assert done.code == 0, done.error
+    assert "ranked probability score" in done.out
+    assert "ranked probability score" in (tmp_path / "run" / "report.html").read_text()
+    found = json.loads((tmp_path / "run" / "metrics.json").read_text())
+    scores = found["test"]
+    assert list(scores["baselines"]) == [LOGISTIC, ORDINAL, TREES]
+    assert scores["baselines"][ORDINAL]["nll"] < scores["constant"]["nll"] - 0.2
+    assert scores["baselines"][ORDINAL]["rps"] == pytest.approx(scores["rps"], abs=0.03)
+    assert scores["rps"] < 0.8 * scores["constant"]["rps"]
+    assert ORDINAL in found["verdict"]["sentence"]

@@ -142,3 +142,36 @@ def test_background_keeps_each_column_and_no_row():
     assert not rows & {tuple(row) for row in kept[:, [0, 4]]}
     assert abs(np.corrcoef(kept[:, 0], np.sort(kept[:, 0]))[0, 1]) < 0.6  # in an order of its own
     assert len(learn_background(x[:5], [[0], [1, 2, 3], [4]], seed=0)) == ROWS
+
+
+def test_the_scale_of_contributions_is_said(price_run, kind_run, tables, tmp_path):
+    for (run, _), scale, shown in (
+        (price_run, "units of price", "(units of price)"),
+        (kind_run, "probability", "(perce"),
+    ):
+        assert (
+            command("explain", run, tables / "new.csv", "--rows", "1", "--json", "--quiet")
+            .json["scale"]
+            .startswith(scale)
+        )
+        ended = command("explain", run, tables / "new.csv", "--rows", "1")
+        assert shown.split()[0] in ended.out
+        assert "multiplies" not in ended.error
+
+
+@pytest.mark.parametrize("likelihood", ["log-normal", "poisson"])
+def test_models_that_multiply_say_so_and_explain_bounded_means(likelihood, tmp_path):
+    rng = np.random.default_rng(0)
+    a, b = rng.normal(size=(2, 200))
+    y = np.exp(1 + a + 0.3 * b + 0.1 * rng.normal(size=200))
+    y = np.round(y) if likelihood == "poisson" else y
+    pd.DataFrame({"a": a, "b": b, "y": y}).to_csv(tmp_path / "table.csv", index=False)
+    pd.DataFrame({"a": [0.0, 12.0], "b": [0.0, 0.0]}).to_csv(tmp_path / "new.csv", index=False)
+    options = ["--target", "y", "--likelihood", likelihood, "--hidden", "0", "--epochs", "150", "--no-baselines"]
+    assert command("fit", tmp_path / "table.csv", *options, "--quiet", "--out", tmp_path / "run").code == 0
+    ended = command("explain", tmp_path / "run", tmp_path / "new.csv", "--json")
+    assert "contributions are in units of y, and the model multiplies" in " ".join(ended.error.split())
+    far = ended.json["rows"][1]
+    assert sums(far) == pytest.approx(far["prediction"] - far["average"])
+    if likelihood == "log-normal":  # exp(13) without a bound
+        assert y.max() < far["prediction"] < 2 * y.max()

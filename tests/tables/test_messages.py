@@ -4,6 +4,7 @@ import errno
 import io
 import json
 import re
+import warnings
 import zipfile
 from unittest.mock import ANY
 
@@ -12,7 +13,7 @@ import pandas as pd
 import pytest
 from rich.console import Console
 
-from r2d2net.errors import CheckpointError, DivergenceError
+from r2d2net.errors import CheckpointError, DivergenceError, FitWarning
 from r2d2net.registry import ALGORITHMS, FOR_LINEAR_PATH, FOR_ONE_LAYER, PRIORS
 from r2d2net.run.train import ADVICE
 from r2d2net.tables.prediction_task import Task
@@ -376,3 +377,14 @@ def test_inspect_shows_no_column_of_what_is_not_known(capsys):
     assert "net.0.weight" in shown
     assert "effective  " not in shown
     assert "the effective number is not known" in shown
+
+
+def test_what_a_fit_warns_of_is_in_the_line_on_health_alone(data, tmp_path, monkeypatch):
+    monkeypatch.setattr("r2d2net.run.fit.warn_of", lambda *parts: warnings.warn("it is odd", FitWarning, stacklevel=2))
+    for place, quiet in (("one", ["--quiet"]), ("two", [])):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            ended = command("fit", data, "--target", "y", "--no-baselines", *QUICK, *quiet, "--out", tmp_path / place)
+        assert ended.code == 0
+        assert (ended.error == "") == bool(quiet)
+        assert [str(warning.message) for warning in caught if issubclass(warning.category, FitWarning)] == []

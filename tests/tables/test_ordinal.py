@@ -132,6 +132,30 @@ class TestClassifier:
         again = R2D2Classifier.load(model.save(tmp_path))
         np.testing.assert_array_equal(again.predict_proba(x), model.predict_proba(x))
 
+    def test_an_ordered_categorical_has_the_order_of_its_categories(self, tmp_path):
+        frame = made()
+        x, kind = frame[["a", "b"]], pd.CategoricalDtype([*LEVELS, "never seen"], ordered=True)
+        listed = R2D2Classifier(**ONE_LAYER, likelihood=Ordinal(tuple(LEVELS))).fit(x, frame["level"])
+        y = frame["level"].astype(kind)
+        for column in (y, y.array, y.to_frame()["level"].reset_index(drop=True)):
+            model = R2D2Classifier(**ONE_LAYER, likelihood="ordinal").fit(x, column)
+            assert model.labels_.tolist() == LEVELS
+            np.testing.assert_array_equal(model.predict_proba(x), listed.predict_proba(x))
+        again = R2D2Classifier.load(model.save(tmp_path))
+        np.testing.assert_array_equal(again.predict(x), model.predict(x))
+
+    def test_ordered_numbers_have_the_order_of_their_categories_and_unordered_ones_their_size(self):
+        frame = made()
+        numbers = frame["level"].map(dict(zip(LEVELS, (3, 1, 2, 0), strict=True)))
+        for ordered, labels in ((True, [3, 1, 2, 0]), (False, [0, 1, 2, 3])):
+            y = numbers.astype(pd.CategoricalDtype([3, 1, 2, 0], ordered=ordered))
+            model = R2D2Classifier(**ONE_LAYER, likelihood="ordinal").fit(frame[["a", "b"]], y)
+            assert model.labels_.tolist() == labels
+        y = frame["level"].astype(pd.CategoricalDtype(LEVELS, ordered=True))
+        assert R2D2Classifier(**ONE_LAYER).fit(frame[["a", "b"]], y).labels_.tolist() == sorted(LEVELS)
+        with pytest.raises(DataError, match="y holds texts, whose order is not known"):
+            R2D2Classifier(likelihood="ordinal").fit(frame[["a", "b"]], frame["level"].astype("category"))
+
     @pytest.mark.parametrize(
         ("likelihood", "error", "message"),
         [

@@ -153,6 +153,16 @@ def test_refusals_are_one_line(table, target, message, tmp_path):
     assert ended.error.strip().count("\n") == 0
 
 
+@pytest.mark.parametrize("target", ["far", "far, near"])
+def test_a_target_is_not_ignored(table, target, tmp_path):
+    ended = command("fit", table, "--target", target, "--ignore", "kind,far", "--out", tmp_path / "run")
+    assert (ended.code, ended.error.strip().count("\n")) == (2, 0)
+    assert "--ignore far is to be predicted: leave it out here, as a target is no input, or of --target" in " ".join(
+        ended.error.split()
+    )
+    assert not (tmp_path / "run").exists()
+
+
 @pytest.mark.parametrize(
     "likelihood", [Gaussian(), Heteroscedastic(), StudentT(), LogNormal(), Poisson(True), NegativeBinomial()], ids=repr
 )

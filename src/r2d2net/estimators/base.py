@@ -22,6 +22,7 @@ from r2d2net.estimators.double_draws import in_double
 from r2d2net.estimators.named_settings import is_auto
 from r2d2net.estimators.perceptron import Perceptron, in_parameters
 from r2d2net.estimators.sample_weights import weights_of
+from r2d2net.estimators.storage import are_alike
 from r2d2net.estimators.table_inputs import (
     TableInputs,
     is_table,
@@ -31,6 +32,7 @@ from r2d2net.estimators.table_inputs import (
     require_distinct_names,
 )
 from r2d2net.inference import SVGI, method_named
+from r2d2net.inference.mean_field_family import MeanFieldDraws
 from r2d2net.prediction import Prediction
 
 BLOCK = 10_000  # rows predicted at a time: the draws of all rows at once would not fit
@@ -52,8 +54,9 @@ class BayesianPerceptron(Perceptron, BaseEstimator):
         algorithm: "svgi" (for None) or another name of `r2d2net.registry.ALGORITHMS`; "auto" (exact or by chains where
             that is affordable, see `fit`); or an object of `r2d2net.inference`, such as ``SGHMC(chains=4)``.
             Some do not suit every prior: see `r2d2net.registry.SUITABLE_PRIORS`.
-        time: Seconds after which stacking begins no further fold, those of the choice of the likelihood included, which
-            less than 60 leave out; the fits to all rows come on top. The result then depends on the machine.
+        time: Seconds for stacking, those of the choice of the likelihood included, which less than 60 leave out: models
+            and folds that are not expected to end in time are skipped, all but one
+            (``posterior_.settings["stack"]["time"]`` says which). The result then depends on the machine.
         epochs: Passes over the rows; by default the number that makes about 1,000 steps, from 20 to 300 (1,000 where
             SVGI averages its sweeps), and for algorithms that see all rows at once a number of their own.
         batch_size: Rows of a step; by default chosen from the number of rows.
@@ -102,8 +105,12 @@ class BayesianPerceptron(Perceptron, BaseEstimator):
         finally:
             del self._folder
 
-    def _require_one_svgi(self) -> None:
-        """Refuse parameters with which `partial_fit` cannot carry on."""
+    def _require_one_svgi(self, y: Any, sample_weight: Any) -> None:
+        """Refuse parameters with which `partial_fit` cannot carry on, and weights of rows."""
+        weights = None if sample_weight is None else weights_of(sample_weight, len(y))
+        if weights is not None and not (weights == 1).all():
+            unweighted = "is not for partial_fit, for which all rows count alike"
+            raise ParameterError(unweighted, argument="sample_weight", fix="leave it out, or give all rows to fit")
         chosen = "svgi" if self.algorithm is None else self.algorithm
         fits = {
             "algorithm": not is_auto(chosen) and type(method_named(chosen)) is SVGI,
@@ -115,6 +122,14 @@ class BayesianPerceptron(Perceptron, BaseEstimator):
             if not fit:
                 problem = "is not for partial_fit, which carries on with one model by 'svgi' without validation rows"
                 raise ParameterError(problem, argument=name, value=getattr(self, name), fix="leave it out")
+        if not hasattr(self, "posterior_"):
+            return
+        for name, before in self._asked.items():
+            decided = name != "algorithm" or isinstance(self.posterior_.source, MeanFieldDraws)  # if not it is refused
+            if decided and not are_alike(name, getattr(self, name), before):
+                changed = (" is not what the first rows were fitted with, ", Value(before))
+                fix = f"set {name} back, or fit all rows anew by fit"
+                raise ParameterError(changed, argument=name, value=getattr(self, name), fix=fix)
 
     def _rows_to_fit(self, X: Any, y: Any, **how: Any) -> tuple[Any, np.ndarray]:
         """Check training rows; a table that is to be encoded is returned as it is."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -13,12 +15,30 @@ from r2d2net.likelihoods import Categorical, Likelihood, Ordinal
 EXAMPLE = Argument("likelihood", Shown("Ordinal(('low', 'medium', 'high'))"))
 
 
-def class_likelihood(likelihood: Any, y: np.ndarray) -> tuple[Likelihood[Any], np.ndarray, np.ndarray]:
+def category_order(y: Any) -> list[Any] | None:
+    """Return the categories of an ordered pandas Categorical from the lowest to the highest; None of anything else.
+
+    Args:
+        y: Labels in any form: an array, a list, a Series, a Categorical or a DataFrame of one column.
+    """
+    pandas = sys.modules.get("pandas")
+    if pandas is None:
+        return None
+    column = y.iloc[:, 0] if isinstance(y, pandas.DataFrame) and y.shape[1] == 1 else y
+    kind = getattr(column, "dtype", None)
+    return kind.categories.tolist() if isinstance(kind, pandas.CategoricalDtype) and kind.ordered else None
+
+
+def class_likelihood(
+    likelihood: Any, y: np.ndarray, order: Sequence[Any] | None = None
+) -> tuple[Likelihood[Any], np.ndarray, np.ndarray]:
     """Find the likelihood of labels, and number them.
 
     Args:
-        likelihood: "auto"; "ordinal", whose labels are numbers; or an `Ordinal`, with labels in their order or not.
+        likelihood: "auto"; "ordinal", whose labels are numbers or in a given order; or an `Ordinal`, with labels in
+            their order or not.
         y: Labels, (rows,).
+        order: Order of the labels, if their column has one (see `category_order`); it may have more than the labels.
 
     Returns:
         The likelihood, the classes in the order of their numbers, and the number of each row's class.
@@ -38,20 +58,23 @@ def class_likelihood(likelihood: Any, y: np.ndarray) -> tuple[Likelihood[Any], n
         fix = "it is for numbers: use auto or ordinal, or R2D2Regressor"
         raise ParameterError("is not for classes", argument="likelihood", value=likelihood, fix=fix)
     if named or likelihood.labels is None:
-        if classes.dtype.kind not in "biuf":
+        if order is not None:
+            classes = classes[np.argsort([order.index(label) for label in classes.tolist()])]
+            codes = numbers_of(y, classes)
+        elif classes.dtype.kind not in "biuf":
             unknown_order = "holds texts, whose order is not known"
             raise DataError(unknown_order, argument="y", fix=("give it, such as ", EXAMPLE))
         if not named and likelihood.count != len(classes):
             problem = f"has {likelihood.count} classes, the labels {len(classes)}"
             raise ParameterError(problem, argument="likelihood", value=likelihood, fix="use ordinal")
         return Ordinal(len(classes)), classes, codes
-    order = np.array(likelihood.labels)
-    unknown = ~np.isin(classes, order)
+    listed = np.array(likelihood.labels)
+    unknown = ~np.isin(classes, listed)
     if unknown.any():
         label = Value(classes[unknown].tolist()[0])
         not_listed = ("holds the label ", label, ", which ", Argument("likelihood"), " does not list")
         raise DataError(not_listed, argument="y", fix="add it where it belongs")
-    if len(order) > len(classes):
-        absent = order[~np.isin(order, classes)].tolist()[0]
+    if len(listed) > len(classes):
+        absent = listed[~np.isin(listed, classes)].tolist()[0]
         raise DataError(("holds no label ", Value(absent)), argument="y", fix="leave it out of the likelihood")
-    return likelihood, order, numbers_of(y, order)
+    return likelihood, listed, numbers_of(y, listed)

@@ -13,7 +13,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from r2d2net.columns.column_detection import Targets
 from r2d2net.errors import DataError, ParameterError, Shown, Value
 from r2d2net.estimators.base import BayesianPerceptron, about_validation, joined
-from r2d2net.estimators.class_likelihood import class_likelihood
+from r2d2net.estimators.class_likelihood import category_order, class_likelihood
 from r2d2net.estimators.perceptron import LabelledPerceptron, numbers_of
 from r2d2net.estimators.sample_weights import weights_by_class
 from r2d2net.likelihoods import Ordinal
@@ -24,8 +24,9 @@ class R2D2Classifier(ClassifierMixin, LabelledPerceptron, BayesianPerceptron):
     """Classification by a Bayesian neural network with uncertainty and relevance of the inputs.
 
     Inputs are standardised by the estimator. The parameters are those of `R2D2Regressor`; the algorithms "edl" and
-    "dpn" are for classifiers only, and ``likelihood`` may be "ordinal" for numbers in their order, or
-    ``Ordinal(("low", "medium", "high"))`` for texts: then ``labels_`` has that order.
+    "dpn" are for classifiers only, and ``likelihood`` may be "ordinal" for numbers in their order and for an ordered
+    pandas Categorical in that of its categories, or ``Ordinal(("low", "medium", "high"))`` for texts: then ``labels_``
+    has that order.
 
     Args:
         class_weight: Weights of classes, by which those of their rows are multiplied: a dict by label (1 for those not
@@ -111,7 +112,7 @@ class R2D2Classifier(ClassifierMixin, LabelledPerceptron, BayesianPerceptron):
         """
         return self._fit(X, y, sample_weight=sample_weight)
 
-    def partial_fit(self, X: Any, y: Any, classes: Any = None) -> Self:
+    def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> Self:
         """Fit to more rows, which come after those of earlier calls; those are not needed again.
 
         See `R2D2Regressor.partial_fit`.
@@ -120,6 +121,7 @@ class R2D2Classifier(ClassifierMixin, LabelledPerceptron, BayesianPerceptron):
             X: Table (rows, inputs), as in `fit`.
             y: Labels (rows,), each one of the classes.
             classes: All labels there will be, for the first call; later calls need none.
+            sample_weight: None, or ones: rows in parts count alike.
 
         Returns:
             The fitted estimator itself.
@@ -127,9 +129,9 @@ class R2D2Classifier(ClassifierMixin, LabelledPerceptron, BayesianPerceptron):
         Raises:
             DataError: If the data cannot be used, or a label is not among the classes.
             ParameterError: If ``classes`` are lacking or others than before, or a parameter asks for something else
-                than one model by SVGI without validation rows.
+                than one model by SVGI without validation rows, or than the first call did, or rows have weights.
         """
-        self._require_one_svgi()
+        self._require_one_svgi(y, sample_weight)
         if self.class_weight is not None:
             unweighted = "is not for partial_fit, whose rows have no weights"
             raise ParameterError(unweighted, argument="class_weight", value=self.class_weight, fix="leave it out")
@@ -147,12 +149,12 @@ class R2D2Classifier(ClassifierMixin, LabelledPerceptron, BayesianPerceptron):
 
     def _fit(self, X: Any, y: Any, asked: np.ndarray | None = None, sample_weight: Any = None) -> Self:
         """Fit to the classes of the labels, or one model to those that are asked for."""
-        table = X
+        table, order = X, category_order(y)
         X, y = self._rows_to_fit(X, y)
         X, y, table, weights = self._of_weight(X, _of_one_kind(y), table, sample_weight)
         check_classification_targets(y)
         if asked is None:
-            likelihood, classes, codes = class_likelihood(self.likelihood, y)
+            likelihood, classes, codes = class_likelihood(self.likelihood, y, order)
         else:
             likelihood, classes = class_likelihood(self.likelihood, asked)[:2]
             codes = numbers_of(y, classes, "y")

@@ -27,7 +27,8 @@ def in_double(posterior: Posterior[PredictionT]) -> Posterior[PredictionT]:
         posterior: A fitted model.
     """
     center, scale, y = posterior.units
-    units = Units(center.double(), scale.double(), Unit(y.center.double(), y.scale.double()))
+    most = None if y.most is None else y.most.double()
+    units = Units(center.double(), scale.double(), Unit(y.center.double(), y.scale.double(), most))
     return Posterior(DoubleDraws(posterior.source), units, flat_target=posterior.flat_target)
 
 

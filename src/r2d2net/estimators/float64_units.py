@@ -82,4 +82,5 @@ def in_users_units(posterior: Posterior[PredictionT], x: Moved, y: Moved | None)
 def _joined(moved: Moved, unit: Unit) -> Unit:
     """value = moved.center + moved.scale (unit.center + unit.scale z), z being what the network sees."""
     center, scale = (torch.from_numpy(np.array(part)).to(unit.center.device) for part in moved)
-    return Unit(center + scale * unit.center.double(), scale * unit.scale.double())
+    most = None if unit.most is None else center + scale * unit.most.double()
+    return Unit(center + scale * unit.center.double(), scale * unit.scale.double(), most)

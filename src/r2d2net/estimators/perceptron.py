@@ -55,6 +55,8 @@ RELEVANCE_ROWS, RELEVANCE_DRAWS, SHUFFLES = 500, 50, 2
 CHECKPOINT_SECONDS = 5.0
 HIDDEN = (50, 50)
 FEWEST_STACKED = 12  # rows from which folds say something
+# parameters that are decided by the first rows of those that come in parts
+DECIDED = ("hidden", "activation", "prior", "algorithm", "likelihood", "random_state", "device")
 # by the names that `fit` and `predict` have for them
 PARAMETERS = {"seed": "random_state", "jobs": "n_jobs", "x": "X", "weights": "sample_weight"}
 
@@ -74,8 +76,9 @@ class Perceptron:
         algorithm: "svgi" (for None) or another name of `r2d2net.registry.ALGORITHMS`; "auto" (exact or by chains where
             that is affordable, see `fit`); or an object of `r2d2net.inference`, such as ``SGHMC(chains=4)``.
             Some do not suit every prior: see `r2d2net.registry.SUITABLE_PRIORS`.
-        time: Seconds after which stacking begins no further fold, those of the choice of the likelihood included, which
-            less than 60 leave out; the fits to all rows come on top. The result then depends on the machine.
+        time: Seconds for stacking, those of the choice of the likelihood included, which less than 60 leave out: models
+            and folds that are not expected to end in time are skipped, all but one
+            (``posterior_.settings["stack"]["time"]`` says which). The result then depends on the machine.
         epochs: Passes over the rows; by default the number that makes about 1,000 steps, from 20 to 300 (1,000 where
             SVGI averages its sweeps), and for algorithms that see all rows at once a number of their own.
         batch_size: Rows of a step; by default chosen from the number of rows.
@@ -104,6 +107,7 @@ class Perceptron:
     _inputs: TableInputs | None = None  # how the columns of a table become inputs; None of an array
     _relevance: Relevance | None
     _rows: np.ndarray | None  # training rows from which the relevance is computed
+    _asked: dict[str, Any]  # parameters of the fit that later rows cannot change
 
     def __init__(
         self,
@@ -262,6 +266,7 @@ class Perceptron:
         self._network, self._seed, self.n_features_in_ = network, seed, X.shape[1]
         self._relevance, self._rows = None, X[order[:RELEVANCE_ROWS].numpy()]
         self._inputs = None
+        self._asked = {name: getattr(self, name) for name in DECIDED}
         return self
 
     def _with_inputs(self, inputs: TableInputs | None) -> Self:
@@ -499,6 +504,7 @@ class Perceptron:
             parameters = storage.parameters_from(content["parameters"], classes)
             estimator = cls(**parameters if device is None else {**parameters, "device": device})
             estimator._seed, estimator._network = content["seed"], content["network"]
+            estimator._asked = {name: getattr(estimator, name) for name in DECIDED}
             estimator.n_features_in_ = content["n_features_in"]
             if content["feature_names_in"] is not None:
                 estimator.feature_names_in_ = np.array(content["feature_names_in"], dtype=object)

@@ -32,8 +32,9 @@ class R2D2Regressor(RegressorMixin, BayesianPerceptron):
         algorithm: "svgi" (for None) or another name of `r2d2net.registry.ALGORITHMS`; "auto" (exact or by chains where
             that is affordable, see `fit`); or an object of `r2d2net.inference`, such as ``SGHMC(chains=4)``.
             Some do not suit every prior: see `r2d2net.registry.SUITABLE_PRIORS`.
-        time: Seconds after which stacking begins no further fold, those of the choice of the likelihood included, which
-            less than 60 leave out; the fits to all rows come on top. The result then depends on the machine.
+        time: Seconds for stacking, those of the choice of the likelihood included, which less than 60 leave out: models
+            and folds that are not expected to end in time are skipped, all but one
+            (``posterior_.settings["stack"]["time"]`` says which). The result then depends on the machine.
         epochs: Passes over the rows; by default the number that makes about 1,000 steps, from 20 to 300 (1,000 where
             SVGI averages its sweeps), and for algorithms that see all rows at once a number of their own.
         batch_size: Rows of a step; by default chosen from the number of rows.
@@ -91,7 +92,7 @@ class R2D2Regressor(RegressorMixin, BayesianPerceptron):
         """
         return self._fit(X, y, sample_weight)
 
-    def partial_fit(self, X: Any, y: Any) -> Self:
+    def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Fit to more rows, which come after those of earlier calls; those are not needed again.
 
         The first call, or one after `load` or `fit` of one model by SVGI, sets the units of inputs and targets, the
@@ -100,18 +101,23 @@ class R2D2Regressor(RegressorMixin, BayesianPerceptron):
         (`r2d2net.inference.carrying_on`). One network is fitted: without ``hidden`` one of the default widths, never
         several models.
 
+        Later calls honour changed ``epochs``, ``batch_size``, ``draws`` and ``verbose``; ``n_jobs`` and ``calibrate``
+        do nothing for one model; any other changed parameter is refused, as the first rows have decided it.
+
         Args:
             X: Table (rows, inputs), as in `fit`.
             y: Targets (rows,) or (rows, outputs).
+            sample_weight: None, or ones: rows in parts count alike.
 
         Returns:
             The fitted estimator itself.
 
         Raises:
             DataError: If the data cannot be used.
-            ParameterError: If a parameter asks for something else than one model by SVGI without validation rows.
+            ParameterError: If a parameter asks for something else than one model by SVGI without validation rows, or
+                than the first call did, or rows have weights.
         """
-        self._require_one_svgi()
+        self._require_one_svgi(y, sample_weight)
         if not hasattr(self, "posterior_"):
             return self._fit(X, y, alone=True)
         X, y = self._more_rows(X, y, multi_output=True, y_numeric=True)

@@ -21,6 +21,7 @@ from r2d2net.specification import describe, likelihood_from, method_from, prior_
 
 FILE = "estimator.json"
 DATA = "validation"  # the parameter that may be rows of data in place of a number
+DEFAULTS = {"hidden": (50, 50), "prior": "r2d2", "algorithm": "svgi", "device": "cpu"}  # what None stands for
 READERS = {"prior": prior_from, "algorithm": method_from, "likelihood": likelihood_from}
 
 
@@ -71,6 +72,27 @@ def plain_parameters(parameters: dict[str, Any]) -> dict[str, Any]:
     """Convert constructor parameters to JSON; rows of data are replaced by null, see `left_out`."""
     absent = left_out(parameters)
     return {name: None if name in absent else _plain(name, value) for name, value in parameters.items()}
+
+
+def are_alike(name: str, value: Any, other: Any) -> bool:
+    """Tell whether two values of a parameter ask for the same.
+
+    Args:
+        name: The parameter.
+        value: One value.
+        other: The other value.
+
+    >>> are_alike("hidden", [50, 50], (50, 50)), are_alike("prior", None, "R2D2"), are_alike("prior", None, "gaussian")
+    (True, True, False)
+    """
+    if value is other:
+        return True
+    both = [DEFAULTS.get(name) if each is None else each for each in (value, other)]
+    try:
+        one, two = (each.lower() if isinstance(each, str) else _plain(name, each) for each in both)
+    except ParameterError:
+        return False
+    return bool(one == two)
 
 
 def left_out(parameters: dict[str, Any]) -> dict[str, str]:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from r2d2net.columns.cell_parsing import Values
+from r2d2net.columns.cell_parsing import LARGEST, Values
 from r2d2net.columns.column_detection import Targets, learn_inputs
 from r2d2net.columns.column_encoders import Counts
 from r2d2net.columns.format_rules import detect_format_rules
@@ -70,6 +70,7 @@ class TableInputs:
         self.columns.match([str(name) for name in table.columns], "X")
         counts: Counts = Counter()
         encoded = self.columns.encode(table, counts)
+        _require_none_infinite(counts)
         self.columns.require_cells(counts, len(table), "X")
         return encoded.x
 
@@ -168,7 +169,8 @@ def learn_table(X: pd.DataFrame, targets: Targets) -> tuple[TableInputs, Values]
     keep = [name for name in kinds if _is_of_numbers(table[name])]
     raw = RawTable(table)
     rules = detect_format_rules(raw, skip=categorical)
-    columns, encoded, _ = learn_inputs(raw, None, categorical, keep=keep, rules=rules, targets=targets)
+    columns, encoded, counts = learn_inputs(raw, None, categorical, keep=keep, rules=rules, targets=targets)
+    _require_none_infinite(counts)
     return TableInputs([str(name) for name in table.columns], columns), encoded.x
 
 
@@ -195,6 +197,14 @@ def _is_of_numbers(column: pd.Series) -> bool:
     import pandas as pd
 
     return bool(pd.api.types.is_numeric_dtype(column)) and not pd.api.types.is_bool_dtype(column)
+
+
+def _require_none_infinite(counts: Counts) -> None:
+    """Refuse infinite numbers among objects and texts, by what encoders have counted."""
+    name = next((name for (name, what), count in counts.items() if what == "infinite" and count), None)
+    if name is not None:
+        problem = (f"holds a number that is infinite or beyond {LARGEST:g} in the column ", Value(name))
+        raise DataError(problem, argument="X", fix="replace it, or leave the cell missing")
 
 
 def _require_finite(table: pd.DataFrame) -> None:

@@ -465,7 +465,7 @@ def flatten(tree: Any, prefix: str = "") -> dict[str, Tensor]:
     """Flatten a tree of dicts and NamedTuples of tensors to one dict.
 
     Args:
-        tree: A tensor, or a dict or NamedTuple of trees.
+        tree: A tensor, None, which is left out, or a dict or NamedTuple of trees.
         prefix: Text in front of every key.
 
     Returns:
@@ -476,6 +476,8 @@ def flatten(tree: Any, prefix: str = "") -> dict[str, Tensor]:
         >>> sorted(flatten({"a": torch.zeros(1), "b": {"c": torch.zeros(2)}}))
         ['a', 'b/c']
     """
+    if tree is None:
+        return {}
     if isinstance(tree, Tensor):
         return {prefix: tree}
     items = tree._asdict().items() if hasattr(tree, "_asdict") else tree.items()

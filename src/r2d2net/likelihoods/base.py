@@ -26,10 +26,13 @@ class Unit(NamedTuple):
     Attributes:
         center: Centre of each output.
         scale: Scale of each output.
+        most: Largest training target of each output on the scale of ``center``, for likelihoods that ask for it
+            (`Likelihood.bounds_mean`); None otherwise.
     """
 
     center: Tensor
     scale: Tensor
+    most: Tensor | None = None
 
 
 class Likelihood(ABC, Generic[PredictionT]):
@@ -39,6 +42,7 @@ class Likelihood(ABC, Generic[PredictionT]):
     has_classes: bool = False  # whether targets are classes 0, 1, ..., and predictions their probabilities
     is_softmax: bool = False  # whether adding one number to all outputs of a row leaves its prediction unchanged
     takes_noise_by_row: bool = False  # whether `log_prob` also takes learnt parameters with one entry for each row
+    bounds_mean: bool = False  # whether `predict` needs the largest training target, as ``unit.most``
 
     @property
     def learns_noise(self) -> bool:

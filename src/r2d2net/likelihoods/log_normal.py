@@ -10,13 +10,18 @@ exact samplers. Only predictions return to the user's units, by
 The average of E[y | w] over the posterior need not exist: under heavy-tailed priors f may have tails heavier than
 normal, and then E exp(f) is infinite: far from the data an average over draws would be that of a few of them. So
 
-    mean                   median over the draws of E[y | w]
+    mean                   median over the draws of E[y | w], with f at most log(max y) + s of the training targets y;
+                           where the 90% interval begins above that, its lower end, up to 3 max y
     standard deviation     that of the law of total variance, with the E[y | w] of a row outside the central 90% of its
                            draws moved to the ends of these 90%
 
-Both exist for every posterior and need no bound. The mean lies inside the interval of 99.9% wherever s < 6.1: above it
-is at least the share 1/2 Phi(-s / 2) of the mixture, and below it 1/4. What the mean varies by is not more than half of
-the central 90% of its draws. Quantiles and densities are of the mixture itself.
+Both exist for every posterior. Without the bound a straight line of the logarithm predicts ten times the largest target
+at a row far from the data, and one such row decides the squared error of all. The bound is in means alone: deviations,
+quantiles and densities are of the mixture itself, and a row whose f stays below it has the mean that it has without.
+
+Unless the posterior is sure (95%) of more than 3 max y, the mean lies inside the interval of 99.9% wherever s < 6.1:
+above it is at least the share 1/2 Phi(-s / 2) of the mixture, and below it 1/4, or 1/20 at the lower end. What the
+deviation takes for the spread of the means is not more than half of the central 90% of their draws.
 """
 
 from __future__ import annotations
@@ -33,6 +38,9 @@ from r2d2net.likelihoods.gaussian import Gaussian
 from r2d2net.prediction import Mixture, Regression, like_draw
 
 CENTRAL = 0.9  # share of the draws whose means are taken as they are
+WIDER = 1.0  # standard deviations of the noise above the largest training target, the most that f is in a mean
+LOWEST = 0.05  # probability of less than the lowest mean where it is bounded
+TIMES = 3.0  # largest multiple of the largest training target to which that may lift a mean
 
 
 @dataclass(frozen=True)
@@ -40,40 +48,63 @@ class LogRegression(Mixture):
     """Prediction of a positive target: a mixture of log-normal laws, one for each draw of the weights.
 
     Attributes:
-        samples: E[y | w] for each draw of the weights w; those outside the central 90% of a row's draws are the ends of
-            these 90%.
+        samples: E[y | w] for each draw of the weights w, with f at most ``most`` + s; those outside the central 90% of
+            a row's draws are the ends of these 90%.
         log: Prediction of the logarithm of the target.
+        most: Largest logarithm of the training targets, broadcastable to a row's outputs; None for no bound.
     """
 
     samples: Tensor = field(init=False)
     log: Regression
+    most: Tensor | None = None
 
     def __post_init__(self) -> None:
-        log_mean = self.log.samples + self.log.noise_variance / 2
-        object.__setattr__(self, "samples", _finite(central(log_mean).exp()))  # frozen
+        object.__setattr__(self, "samples", _finite(self._log_means(self.most).exp()))  # frozen
+
+    def _log_means(self, most: Tensor | None) -> Tensor:
+        """Return log E[y | w] of the central draws, with f at most ``most`` + s."""
+        f, variance = self.log.samples, self.log.noise_variance
+        if most is not None:
+            f = torch.minimum(f, (most + WIDER * variance.sqrt()).to(f.dtype))
+        return central(f + variance / 2)
 
     @property
     def mean(self) -> Tensor:
-        """Median over the draws of E[y | w]."""
-        return self.samples.quantile(0.5, dim=0)
+        """Median over the draws of E[y | w], bounded far outside the training rows (see the module)."""
+        median = self.samples.quantile(0.5, dim=0)
+        if self.most is None:
+            return median
+        free = _finite(self._log_means(None).exp()).quantile(0.5, dim=0)
+        bounded = (free > median).reshape(len(median), -1).any(1).nonzero()[:, 0]
+        if len(bounded) == 0:
+            return median
+        largest = _finite(TIMES * self.most.exp(), median.dtype).expand(self.samples.shape)[0, bounded]
+        floor = torch.minimum(self[bounded].quantile(LOWEST), largest)
+        median[bounded] = torch.maximum(median[bounded], torch.minimum(free[bounded], floor))
+        return median
 
     @property
     def epistemic(self) -> Tensor:
-        """Standard deviation of `samples`."""
-        return self.samples.double().std(0, correction=0).to(self.samples.dtype)
+        """Standard deviation of E[y | w] over the central draws, without the bound."""
+        log_means = self._log_means(None).double()
+        largest = log_means.amax(0)
+        relative = (log_means - largest).exp().std(0, correction=0)  # of means in units of the largest: no overflow
+        return _finite((largest + relative.log()).exp(), self.samples.dtype)
 
     @property
     def aleatoric(self) -> Tensor:
-        spread = torch.expm1(self.log.noise_variance.double()).expand(self.samples.shape)
-        deviation = (spread * self.samples.double().square()).mean(0).sqrt()
-        return _finite(deviation.to(self.samples.dtype))
+        log_means, variance = self._log_means(None).double(), self.log.noise_variance.double()
+        largest = log_means.amax(0)
+        relative = (torch.expm1(variance) * (2 * (log_means - largest)).exp()).mean(0)
+        return _finite((largest + relative.log() / 2).exp(), self.samples.dtype)
 
     @property
     def std(self) -> Tensor:
         return _finite(super().std)
 
     def without_output_dimension(self) -> Self:
-        return replace(self, log=self.log.without_output_dimension())
+        most = None if self.most is None else self.most.squeeze(-1)
+        return replace(self, log=self.log.without_output_dimension(), most=most)
 
     def cdf(self, y: Tensor) -> Tensor:
         positive = y > 0
@@ -111,6 +142,8 @@ class LogNormal(Gaussian):
         noise: Standard deviation of log y, known and fixed; None (default) learns it.
     """
 
+    bounds_mean = True
+
     def target(self, y: Tensor) -> Tensor:
         real = real_target(y, "a log-normal likelihood")
         if bool((real <= 0).any()):
@@ -128,7 +161,7 @@ class LogNormal(Gaussian):
         return Gaussian(self.noise)
 
     def predict(self, outputs: Tensor, noise: Noise, unit: Unit) -> LogRegression:  # type: ignore[override]
-        return LogRegression(super().predict(outputs, noise, unit))
+        return LogRegression(super().predict(outputs, noise, unit), unit.most)
 
 
 def central(values: Tensor) -> Tensor:
@@ -150,9 +183,10 @@ def central(values: Tensor) -> Tensor:
     return torch.minimum(torch.maximum(values, ordered[outside]), ordered[-1 - outside])
 
 
-def _finite(values: Tensor) -> Tensor:
-    """Return values above the largest number of their dtype as that number."""
-    return values.clamp(max=torch.finfo(values.dtype).max)
+def _finite(values: Tensor, dtype: torch.dtype | None = None) -> Tensor:
+    """Convert to a dtype, by default that of the values; those above its largest number are that number."""
+    dtype = values.dtype if dtype is None else dtype
+    return values.clamp(max=torch.finfo(dtype).max).to(dtype)
 
 
 NORMAL = (Gaussian, LogNormal)  # whose noise is normal on the network's scale: these classes, no subclass of theirs

@@ -4,7 +4,7 @@ from r2d2net.metrics.classification import accuracy, brier, ece, macro_f1
 from r2d2net.metrics.inference_error import function_distance, function_error, parameter_error
 from r2d2net.metrics.likelihood import nll
 from r2d2net.metrics.ood import OODScores, compare_scores, ood_scores, uncertainty_scores
-from r2d2net.metrics.ranked_probability import crps, crps_gaussian, crps_samples
+from r2d2net.metrics.ranked_probability import crps, crps_gaussian, crps_samples, rps
 from r2d2net.metrics.ranking import aupr, auroc, fpr_at_tpr, macro_aupr, macro_auroc
 from r2d2net.metrics.regression import coverage, gaussian_nll, interval_width, mse, rmse
 from r2d2net.metrics.uncertainty import expected_entropy, max_prob, mutual_information, predictive_entropy
@@ -38,5 +38,6 @@ __all__ = [
     "parameter_error",
     "predictive_entropy",
     "rmse",
+    "rps",
     "uncertainty_scores",
 ]

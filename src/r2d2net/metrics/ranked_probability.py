@@ -11,6 +11,10 @@ in the units of y, smaller is better; for a point forecast it is the absolute er
 
 The last is the fair estimator (Ferro, 2014): unbiased for the score of the distribution that was drawn from. Dividing
 by m^2 instead scores the draws' empirical distribution.
+
+Of K classes in an order it is the ranked probability score (Epstein, 1969), here from 0 to 1:
+
+    RPS = 1 / (K - 1) sum_(k < K) (P(class <= k) - 1{y <= k})^2
 """
 
 from __future__ import annotations
@@ -22,7 +26,7 @@ import numpy as np
 import torch
 
 from r2d2net.errors import Argument, DataError, Value
-from r2d2net.metrics.arrays import Array, Numbers, draws_like, like, numbers
+from r2d2net.metrics.arrays import Array, Numbers, draws_like, labelled_probabilities, like, numbers
 from r2d2net.metrics.regression import deviations
 
 PAIRS = 1 << 24  # pairs of mixture components in memory at once
@@ -117,6 +121,26 @@ def crps_samples(y: Numbers, samples: Numbers, *, fair: bool = True) -> float:
     rank = (2 * np.arange(1, m + 1) - m - 1).reshape(m, *(1,) * target.ndim)
     pairs = (np.sort(error, 0) * rank).sum(0)
     return float((np.abs(error).mean(0) - pairs / (m * (m - 1) if fair else m * m)).mean())
+
+
+def rps(y: Numbers, probs: Numbers) -> float:
+    """Compute the mean ranked probability score of classes in an order: a near miss costs less than a far one.
+
+    Args:
+        y: Class numbers 0, 1, ..., from the lowest class, of shape (rows,).
+        probs: Class probabilities, (rows, classes).
+
+    Returns:
+        The mean score, from 0 (certain and right) to 1 (certain of one end, and the other one is true).
+
+    Example:
+        >>> rps([0, 0], [[0.0, 1.0, 0.0], [0.0, 0.0, 1.0]])
+        0.75
+    """
+    label, shares = labelled_probabilities(y, probs)
+    steps = np.arange(shares.shape[1] - 1)
+    reached = shares.cumsum(1)[:, :-1] - (label[:, None] <= steps)
+    return float(np.square(reached).mean())
 
 
 def _mean_distance(mean: Array, variance: Array) -> Array:

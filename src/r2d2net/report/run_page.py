@@ -45,6 +45,7 @@ LABELS = {
     "r2": "R², share of variance explained",
     "accuracy": "accuracy",
     "nll": "negative log likelihood, nats a row",
+    "rps": "ranked probability score",
     "brier": "Brier score",
     "auroc": "AUROC, mean over classes",
     "ece": "expected calibration error",

@@ -61,12 +61,17 @@ def carry_on(
     x = posterior.network_inputs(data[0])
     target = model.likelihood.target(data[1].to(model.device))
     model.likelihood.require_width(_width(posterior, x), target)
-    y = posterior.units.targets(model.likelihood.network_scale(target))
+    scaled = model.likelihood.network_scale(target)
+    units = posterior.units
+    if units.y.most is not None:
+        most = torch.maximum(units.y.most, scaled.amax(0).to(units.y.most))
+        units = units._replace(y=units.y._replace(most=most))
+    y = units.targets(scaled)
     y = y.to(model.dtype) if y.is_floating_point() else y
     rows = min(len(y), default_batch_size(len(y)) if batch_size is None else batch_size)
     batches = TensorBatches(x, y, rows, seed)
     digest = data_digest(x, y)
-    prepared = Prepared(batches, y, posterior.units, None, posterior.flat_target, digest, is_whole=False)
+    prepared = Prepared(batches, y, units, None, posterior.flat_target, digest, is_whole=False)
     asked = epochs_for(len(y), batch_size, method, model) if epochs is None else epochs
     seen = settings["n"]
     now = {

@@ -256,17 +256,20 @@ class _Trial(NamedTuple):
         squares = []
         for posterior, left in zip(halves, self.search.folds, strict=True):
             density[left.cpu()] = log_densities(self.search, [Fitted(self.candidate, posterior)], left)[:, 0]
-            mean = self._mean(posterior.predict(self.search.x[left], SCORE_DRAWS, seed=self.search.seed))
+            seen = torch.ones(len(self.targets), dtype=torch.bool)
+            seen[left.cpu()] = False
+            predicted = posterior.predict(self.search.x[left], SCORE_DRAWS, seed=self.search.seed)
+            mean = self._mean(predicted, self.targets[seen])
             wanted = self.targets[left.cpu()]
             squares.append((mean.cpu().double().reshape(wanted.shape) - wanted).square().flatten())
         return density + self.shift, Errors.of(torch.cat(squares))
 
-    def _mean(self, predicted: Any) -> Tensor:
-        """Return the means of a prediction on the network's scale in the user's units."""
-        center, scale = self.unit
+    def _mean(self, predicted: Any, seen: Tensor) -> Tensor:
+        """Return the means of a prediction on the network's scale in the user's units, for fits to ``seen`` targets."""
+        center, scale, _ = self.unit
         if not self.search.own.standardizes:
             return predicted.mean
         if isinstance(self.search.own, LogNormal):
             log = Regression(center + scale * predicted.samples, scale.square() * predicted.noise_variance)
-            return LogRegression(log).mean
+            return LogRegression(log, seen.reshape(len(seen), -1).log().amax(0).to(center)).mean
         return center + scale * predicted.mean

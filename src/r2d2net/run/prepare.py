@@ -106,6 +106,8 @@ def prepare(
         if standardize
         else no_units(torch.zeros((), dtype=model.dtype, device=model.device))
     )
+    if model.likelihood.bounds_mean:
+        units = units._replace(y=units.y._replace(most=scaled.amax(0)))
     seen = units.targets(scaled)
     rows = min(len(y), default_batch_size(len(y)) if batch_size is None else batch_size)
     batches = TensorBatches(units.inputs(x), seen, rows, seed)

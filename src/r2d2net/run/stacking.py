@@ -23,9 +23,11 @@ import tempfile
 import time as clock
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial as partial_of
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import joblib
 import numpy as np
 import torch
 from torch import Tensor
@@ -51,6 +53,7 @@ from r2d2net.run.progress import lines
 from r2d2net.run.resume import require_same
 from r2d2net.run.row_weights import in_proportion
 from r2d2net.run.several_runs import FOLDER, clear, run_all
+from r2d2net.run.stack_budget import Budget
 from r2d2net.run.stack_candidates import Candidate, Form, Shape, candidates_for
 from r2d2net.run.stacked_network import embed, form_network, model_of
 from r2d2net.run.stacking_weights import stacking_weights
@@ -173,8 +176,9 @@ def fit_stacked(
         activation: Name of the networks' activation.
         seed: Seed of everything random.
         device: Device of the computation.
-        time: Seconds after which no further fold is begun; at least one is. What the search finds then depends on the
-            machine. None for no bound.
+        time: Seconds for the search: candidates whose fits are not expected to end in time are skipped, folds and fits
+            to all rows that are not are left out (`stack_budget`); one fit is always made. What the search finds then
+            depends on the machine. None for no bound.
         begun: When these seconds began, by `time.monotonic`; None for now.
         jobs: Fits at a time, in processes of one thread each; None for as many as there are cores.
         resume: Folder in which runs are kept, and the posterior in the end; an interrupted search is continued.
@@ -262,18 +266,27 @@ def _searched(
 ) -> Posterior[Any]:
     """Score the candidates, weigh them, fit those with a weight to all rows and mix the draws."""
     show, names = lines(verbose=verbose), [candidate.name for candidate in search.candidates]
+    budget = Budget(time, start, joblib.cpu_count() if jobs is None else jobs)
+    longer = len(search.y) / max(1, len(search.y) - len(search.folds[0]))  # all rows beside those of a fold's fits
+    chosen = budget.first({k: partial_of(search.plan, each, 0) for k, each in enumerate(search.candidates)})
+    jobs = jobs if time is None else budget.workers
     partial: list[list[Fitted | None]] = []
     rows: list[Tensor] = []
     batch = len(search.folds) if time is None else 1
     for first in range(0, len(search.folds), batch):
-        chosen = range(first, min(first + batch, len(search.folds)))
-        jobs_now = [(candidate, fold) for fold in chosen for candidate in search.candidates]
-        fitted = _fit_all(search, jobs_now, folder, jobs, verbose)
-        size = len(search.candidates)
-        partial += [fitted[at : at + size] for at in range(0, len(fitted), size)]
-        rows += [search.folds[fold] for fold in chosen]
-        if time is not None and clock.monotonic() - start > time:
+        folds = range(first, min(first + batch, len(search.folds)))
+        begun = clock.monotonic()
+        partial += _fit_folds(search, chosen, folds, folder, jobs, verbose)
+        rows += [search.folds[fold] for fold in folds]
+        if time is None:
+            continue
+        if not any(partial[0]) and len(chosen) < len(names):  # those that were chosen cannot be fitted
+            chosen = list(range(len(names)))
+            partial = _fit_folds(search, chosen, folds, folder, jobs, verbose)
+        budget.learn(chosen, clock.monotonic() - begun)
+        if budget.used + (1 + longer) * budget.together(chosen) > time:  # another fold and fits to all rows
             break
+    budget.skipped = [name for k, name in enumerate(names) if k not in chosen]
     spreads = [_choose_spread(search, [each[k] for each in partial], rows) for k in range(len(names))]
     partial = [[_spread(member, c) for member, c in zip(each, spreads, strict=True)] for each in partial]
     densities = torch.cat([log_densities(search, each, left) for each, left in zip(partial, rows, strict=True)])
@@ -285,8 +298,11 @@ def _searched(
     counts = None if counts is None else counts.cpu()
     weights[fits] = stacking_weights(densities[:, fits].clamp(min=HELD_DENSITY), rows=counts).cpu()
     kept = [k for k in range(len(names)) if weights[k] > 0]
-    wholes = _fit_all(search, [(search.candidates[k], WHOLE) for k in kept], folder, jobs, verbose)
-    wholes = [_spread(whole, spreads[k]) for k, whole in zip(kept, wholes, strict=True)]
+    refitted = sorted(budget.affordable(sorted(kept, key=lambda k: -float(weights[k])), longer))
+    budget.not_refitted = [names[k] for k in kept if k not in refitted]
+    found = _fit_all(search, [(search.candidates[k], WHOLE) for k in refitted], folder, jobs, verbose)
+    whole_of = dict(zip(refitted, found, strict=True))
+    wholes = [_spread(whole_of.get(k), spreads[k]) for k in kept]
     members: list[list[tuple[Fitted, float]]] = []
     for k, whole in zip(kept, wholes, strict=True):
         of_folds = [member for each in partial if (member := each[k]) is not None]
@@ -316,6 +332,9 @@ def _searched(
     posterior = _mixture(search, prepared, request, [pair for own in members for pair in own], entries, len(rows))
     posterior.health = with_held_out(posterior.health, mixture_densities(densities, weights) + shift)
     posterior.calibration = None if levels is None else IntervalCalibration.of(levels)
+    if time is not None:
+        stack = {**posterior.settings["stack"], "time": budget.record()}
+        posterior.settings = {**posterior.settings, "stack": stack}
     return posterior
 
 
@@ -325,6 +344,15 @@ def _average(values: Tensor, weights: Tensor | None) -> Tensor:
 
 
 # --- fits
+
+
+def _fit_folds(
+    search: Search, chosen: Sequence[int], folds: Sequence[int], folder: Path, jobs: int | None, verbose: bool
+) -> list[list[Fitted | None]]:
+    """Fit some of the candidates to all rows but those of each fold; None for the other ones."""
+    fitted = _fit_all(search, [(search.candidates[k], fold) for fold in folds for k in chosen], folder, jobs, verbose)
+    by_fold = [dict(zip(chosen, fitted[at:], strict=False)) for at in range(0, len(fitted), len(chosen))]
+    return [[each.get(k) for k in range(len(search.candidates))] for each in by_fold]
 
 
 def _fit_all(

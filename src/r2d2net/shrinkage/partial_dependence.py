@@ -12,7 +12,7 @@ that do not occur, and the curve shows what the network says of these.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -97,11 +97,33 @@ def average_predictions(predict: Callable[[Tensor], Tensor], x: Tensor, columns:
     Returns:
         The averages, (draws, values) or (draws, values, outputs).
     """
-    together = max(1, AT_ONCE // len(x))
-    parts = []
-    for some in values.split(together):
+    return torch.cat([block.mean(2) for block in _predictions(predict, x, columns, values)], 1)
+
+
+def sums_by_group(
+    predict: Callable[[Tensor], Tensor], x: Tensor, columns: list[int], values: Tensor, member: Tensor
+) -> Tensor:
+    """Sum predictions over groups of rows in which some columns take given values.
+
+    Args:
+        predict: Returns the predictions of rows, (draws, rows, outputs).
+        x: The rows, (rows, columns).
+        columns: The columns that are set.
+        values: What they are set to, (values, columns that are set).
+        member: 1 where a row is of a group, else 0, (rows, groups).
+
+    Returns:
+        The sums, (draws, values, groups, outputs).
+    """
+    blocks = _predictions(predict, x, columns, values)
+    return torch.cat([torch.einsum("dvro,rg->dvgo", block, member.to(block)) for block in blocks], 1)
+
+
+def _predictions(
+    predict: Callable[[Tensor], Tensor], x: Tensor, columns: list[int], values: Tensor
+) -> Iterator[Tensor]:
+    """Predict all rows at some values at a time, (draws, values, rows, ...)."""
+    for some in values.split(max(1, AT_ONCE // len(x))):
         rows = x.repeat(len(some), 1)
         rows[:, columns] = some.repeat_interleave(len(x), 0)
-        predicted = predict(rows)
-        parts.append(predicted.unflatten(1, (len(some), len(x))).mean(2))
-    return torch.cat(parts, 1)
+        yield predict(rows).unflatten(1, (len(some), len(x)))

@@ -5,19 +5,23 @@
                  both with density     N(prediction, s^2),  s^2 = mean squared residual of rows left out
     classes      logistic regression   C by the log loss of three folds
                  boosted trees         HistGradientBoosting, nearly by its defaults
+    ordinal      ordinal regression    proportional odds, P(y > k) = 1 / (1 + exp(c_k - b x)), C as above; beside both
 
 Residuals of the training rows themselves would be too small: boosted trees pass close to the rows they have seen.
-Inputs are the encoded columns of the network, standardised. The cost is bounded: of more than `MOST_ROWS` training
-rows, or more than `MOST_CELLS` numbers (rows x inputs x classes), a random part is used; the inputs of trees have 64
-bins rather than 255, and above `MOST_TREE_INPUTS` inputs x classes there are none; a note says so. That is up to ten
-seconds of one core. All draws follow from the seed.
+Inputs are the encoded columns of the network, standardised. Proportional odds are a logistic regression of K - 1 copies
+of the rows, whose targets are y > k and whose inputs have an indicator of k, with slopes in common; the thresholds are
+in order, as they follow the counts of y > k.
+
+The cost is bounded: of more than `MOST_ROWS` training rows, or of more than `MOST_CELLS` numbers (rows x inputs x
+classes), a random part is used; the inputs of trees have 64 bins rather than 255, and above `MOST_TREE_INPUTS` inputs x
+classes there are none; a note says so. That is up to ten seconds of one core. All draws follow from the seed.
 """
 
 from __future__ import annotations
 
 import math
 import warnings
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
@@ -25,6 +29,7 @@ from r2d2net.columns.cell_parsing import Values
 from r2d2net.tables.training_table import TrainingTable
 
 RIDGE, LOGISTIC, TREES = "ridge regression", "logistic regression", "boosted trees"
+ORDINAL = "ordinal regression"
 MOST_ROWS, MOST_CELLS, MOST_TREE_INPUTS = 10_000, 1_000_000, 500
 BINS = 64
 FEWEST_OF_CLASS = 2  # rows of each class that a random part keeps, one for each of two folds
@@ -32,6 +37,7 @@ FOLDS = 3
 PENALTIES = np.logspace(-3, 6, 37)
 INVERSE_PENALTIES = tuple(10.0**k for k in range(-4, 3))  # C of logistic regression
 LEAST_PROBABILITY = 1e-12
+FREE = 100.0  # size of the indicators of thresholds, whose coefficients the penalty then hardly shrinks
 MISSING = "no baselines: scikit-learn is missing; `pip install scikit-learn`, or --no-baselines to do without"
 
 
@@ -78,7 +84,8 @@ def fit_baselines(table: TrainingTable, seed: int) -> tuple[dict[str, BaselinePr
     if classes is None:
         return _regressions(x, table.y[rows], new, table.y_test, seed, with_trees), notes
     label = table.y_test.astype(np.int64)
-    return _classifications(x, classes[rows], new, label, outputs, seed, with_trees), notes
+    is_ordinal = table.task.kind == "ordinal" and outputs > 2
+    return _classifications(x, classes[rows], new, label, outputs, seed, with_trees, is_ordinal), notes
 
 
 def random_part(count: int, most: int, seed: int, classes: np.ndarray | None = None) -> np.ndarray:
@@ -164,30 +171,73 @@ def normal_prediction(center: Values, y: Values, variance: float) -> BaselinePre
 
 
 def _classifications(
-    x: Values, y: np.ndarray, new: Values, label: np.ndarray, outputs: int, seed: int, with_trees: bool
+    x: Values,
+    y: np.ndarray,
+    new: Values,
+    label: np.ndarray,
+    outputs: int,
+    seed: int,
+    with_trees: bool,
+    is_ordinal: bool,
 ) -> dict[str, BaselinePrediction]:
     from sklearn.ensemble import HistGradientBoostingClassifier
     from sklearn.exceptions import ConvergenceWarning
-    from sklearn.linear_model import LogisticRegression
 
     folds = folds_of(len(y), seed, y)
-    losses = np.zeros(len(INVERSE_PENALTIES))
+    kinds: dict[str, Any] = {LOGISTIC: _Logistic, **({ORDINAL: _ProportionalOdds} if is_ordinal else {})}
+    found = {}
     with warnings.catch_warnings():
         # separable classes have no optimum at a weak penalty; the folds judge where the optimiser ended
         warnings.simplefilter("ignore", ConvergenceWarning)
-        for fold in range(FOLDS):
-            inside = folds != fold
-            line = LogisticRegression(warm_start=True, max_iter=200)
-            for place, inverse in enumerate(INVERSE_PENALTIES):
-                line.set_params(C=inverse).fit(x[inside], y[inside])
-                probs = _of_all_classes(line, x[~inside], outputs)
-                losses[place] -= _log_probabilities(probs, y[~inside]).sum()
-        best = INVERSE_PENALTIES[int(losses.argmin())]
-        found = {LOGISTIC: _of_all_classes(LogisticRegression(C=best, max_iter=500).fit(x, y), new, outputs)}
+        for name, kind in kinds.items():
+            losses = np.zeros(len(INVERSE_PENALTIES))
+            for fold in range(FOLDS):
+                inside = folds != fold
+                line = kind(outputs, 200)
+                for place, inverse in enumerate(INVERSE_PENALTIES):
+                    probs = line.fit(x[inside], y[inside], inverse).predict(x[~inside])
+                    losses[place] -= _log_probabilities(probs, y[~inside]).sum()
+            best = INVERSE_PENALTIES[int(losses.argmin())]
+            found[name] = kind(outputs, 500).fit(x, y, best).predict(new)
     if with_trees:
         trees = HistGradientBoostingClassifier(max_bins=BINS, random_state=seed).fit(x, y)
         found[TREES] = _of_all_classes(trees, new, outputs)
     return {name: BaselinePrediction(probs, _log_probabilities(probs, label)) for name, probs in found.items()}
+
+
+class _Logistic:
+    """Multinomial logistic regression, each fit beginning where the one before ended."""
+
+    def __init__(self, outputs: int, most: int) -> None:
+        from sklearn.linear_model import LogisticRegression
+
+        self.outputs, self.line = outputs, LogisticRegression(warm_start=True, max_iter=most)
+
+    def fit(self, x: Values, y: np.ndarray, inverse: float) -> Self:
+        self.line.set_params(C=inverse).fit(x, y)
+        return self
+
+    def predict(self, x: Values) -> Values:
+        return _of_all_classes(self.line, x, self.outputs)
+
+
+class _ProportionalOdds(_Logistic):
+    """Logistic regression of y > k on inputs and k, for all k at once."""
+
+    def fit(self, x: Values, y: np.ndarray, inverse: float) -> Self:
+        self.line.set_params(C=inverse, fit_intercept=False)
+        self.line.fit(self._copies(x), (y[:, None] > np.arange(self.outputs - 1)).ravel())
+        return self
+
+    def predict(self, x: Values) -> Values:
+        above = self.line.predict_proba(self._copies(x))[:, 1].reshape(len(x), -1)
+        ends = np.ones((len(x), 1))
+        return np.clip(-np.diff(np.hstack([ends, above, 0 * ends]), axis=1), 0, 1)
+
+    def _copies(self, x: Values) -> Values:
+        """Repeat each row for each threshold, with an indicator of it, (rows x thresholds, inputs + thresholds)."""
+        count = self.outputs - 1
+        return np.hstack([np.repeat(x, count, axis=0), np.tile(FREE * np.eye(count), (len(x), 1))])
 
 
 def _of_all_classes(model: Any, x: Values, outputs: int) -> Values:

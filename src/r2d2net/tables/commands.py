@@ -87,8 +87,9 @@ def fit(
     time: Annotated[
         float | None,
         _text(
-            "Seconds from the start after which the search among models begins no more folds; less than 60 leave out "
-            "the choice of the likelihood. Fits to all rows, relevances and baselines come on top."
+            "Seconds from the start for the search among models: those that are not expected to end in time are "
+            "skipped, all but one; less than 60 leave out the choice of the likelihood. Relevances and baselines come "
+            "on top."
         ),
     ] = None,
     epochs: Annotated[int | None, _text("Passes over the rows; by default about 1,000 steps.")] = None,
@@ -211,7 +212,9 @@ def _show_fit(folder: Path, *, json: bool, quiet: bool, worked: bool = True) -> 
     terminal_output.show_inputs(inputs, nothing=nothing_kept(folder))
     terminal_output.show_selection(results.get("selection"))
     end = "wrote" if worked else "it was finished already, and its report is"
-    typer.echo(f"fitted in {results.get('seconds', 0):g} s; {end} {folder / run_folder.REPORT}")
+    taken = (results.get("posterior") or {}).get("time")
+    of_time = "" if taken is None else f" (the models {taken['used']:g} s of {taken['asked']:g} s asked for)"
+    typer.echo(f"fitted in {results.get('seconds', 0):g} s{of_time}; {end} {folder / run_folder.REPORT}")
 
 
 @app.command()

@@ -2,7 +2,9 @@
 
 The average is the mean prediction of the run's background rows, and what an input contributes is its Shapley value over
 these (see `r2d2net.shrinkage.contributions` and `background`). Contributions are in the units of the target, or, for
-classes, of the probability of the row's predicted class; they add up to the prediction minus the average.
+classes, of the probability of the row's predicted class; they add up to the prediction minus the average. Log-normal
+and count models multiply: an input that adds a tenth moves a large prediction by more units than a small one, as a note
+says. Log-normal predictions are explained with the bound that their means have far outside the training rows.
 """
 
 from __future__ import annotations
@@ -16,12 +18,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from r2d2net.columns.column_encoders import Counts
+from r2d2net.columns.column_encoders import Counts as CellCounts
 from r2d2net.columns.input_columns import ignored, notes_of
 from r2d2net.columns.phrases import listed
 from r2d2net.errors import DataError, ParameterError
 from r2d2net.likelihoods.log_normal import LogRegression
-from r2d2net.prediction import Classification
+from r2d2net.likelihoods.negative_binomial import DispersedCounts
+from r2d2net.prediction import Classification, Counts
 from r2d2net.run.threads import one_thread
 from r2d2net.shrinkage import contributions
 from r2d2net.tables.background import load_background
@@ -82,7 +85,7 @@ def explain_file(
     if len(block) == 0:
         raise DataError("has no rows", value=data, fix="give at least one")
     more, block = len(block) > rows, block.iloc[:rows]
-    counts: Counts = Counter()
+    counts: CellCounts = Counter()
     encoded = run.columns.encode(block, counts)
     run.columns.require_cells(counts, len(block), str(data))
     interval = run.settings.level if level is None else level
@@ -115,12 +118,19 @@ def explain_file(
         for part in entry["contributions"]:
             part["value"] = cells[place].get(part["input"])
     notes = [*encoding_note(data), *ignored(extra), *notes_of(counts), *([] if kept else [MADE])]
+    scale = "probability of the class" if isinstance(prediction, Classification) else f"units of {targets[output]}"
+    if isinstance(prediction, (LogRegression, Counts, DispersedCounts)):
+        notes.append(
+            f"contributions are in units of {targets[output]}, and the model multiplies: the same input moves a large "
+            "prediction by more units than a small one"
+        )
     if isinstance(prediction, LogRegression):
         notes.append("of log-normal predictions their average over the draws is explained; `predict` gives the median")
     if more:
         first = "row of the file is" if rows == 1 else f"{rows} rows of the file are"
         notes.append(f"the first {first} explained: --rows takes up to {MOST_ROWS}")
-    explanation = {"run": str(run.folder), "data": str(data), "target": targets[output], "level": interval}
+    where = {"run": str(run.folder), "data": str(data), "target": targets[output]}
+    explanation = {**where, "scale": scale, "level": interval}
     return {**explanation, "rows": explained}, notes
 
 

@@ -91,6 +91,11 @@ def writer(entry: dict[str, Any], *, signed: bool = False) -> Any:
     return write
 
 
+def _scale(explanation: dict[str, Any]) -> str:
+    """Say in what contributions are measured."""
+    return explanation["scale"] if explanation["scale"].startswith("units") else "percentage points"
+
+
 def show_explanation(explanation: dict[str, Any]) -> None:
     """Print a table for each row: inputs, their values, what they contribute, with a bar.
 
@@ -102,7 +107,7 @@ def show_explanation(explanation: dict[str, Any]) -> None:
         table = Table(title=Text(heading(explanation, entry)), title_justify="left")
         table.add_column("input")
         table.add_column("value")
-        table.add_column("moves it by", justify="right")
+        table.add_column(f"moves it by ({_scale(explanation)})", justify="right")
         table.add_column(f"{explanation['level']:.0%} interval", justify="right")
         table.add_column("")
         parts, rest = shortened(entry)
@@ -133,9 +138,10 @@ def write_explanation(out: Path, explanation: dict[str, Any], notes: list[str]) 
 
     how = (
         "Bars are Shapley values: what an input changes on its way from the average row to this one, on average over "
-        f"the orders in which inputs change. Lines are {explanation['level']:.0%} intervals over the posterior, and so "
-        "is the interval of the prediction: a single observation varies more, as `r2d2net predict` says. The bars of a "
-        "row add up to its prediction minus the average. Inputs that tell nearly the same share what they tell.\n"
+        f"the orders in which inputs change, in {escaped(_scale(explanation))}. Lines are {explanation['level']:.0%} "
+        "intervals over the posterior, and so is the interval of the prediction: a single observation varies more, as "
+        "`r2d2net predict` says. The bars of a row add up to its prediction minus the average. Inputs that tell nearly "
+        "the same share what they tell.\n"
     )
     said = Markup("").join(from_markdown(f"- {escaped(note)}\n") for note in notes)
     page = Page(

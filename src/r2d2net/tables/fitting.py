@@ -245,12 +245,15 @@ def described(posterior: Posterior) -> dict[str, Any]:
         posterior: The posterior.
 
     Returns:
-        Its algorithm, why that was chosen if "auto" chose it, the candidates of stacking, and its health, for JSON.
+        Its algorithm, why that was chosen if "auto" chose it, the candidates of stacking, what became of the seconds
+        that bound them, and its health, for JSON.
     """
     settings = posterior.settings
     chosen = {"chosen": settings["chosen"]} if "chosen" in settings else {}
     several = {"candidates": posterior.candidates} if settings["algorithm"]["type"] == "Stacked" else {}
-    return {"algorithm": settings["algorithm"]["type"], **chosen, **several, "health": posterior.health}
+    taken = settings.get("stack", {}).get("time")
+    bounded = {} if taken is None else {"time": taken}
+    return {"algorithm": settings["algorithm"]["type"], **chosen, **several, **bounded, "health": posterior.health}
 
 
 def _opening(content: dict[str, Any], table: TrainingTable) -> list[str]:

@@ -11,7 +11,7 @@ import torch
 
 from r2d2net.columns.cell_parsing import Values
 from r2d2net.interval_calibration import IntervalCalibration, interval_of, level_of
-from r2d2net.metrics import accuracy, brier, ece, macro_auroc, rmse
+from r2d2net.metrics import accuracy, brier, ece, macro_auroc, rmse, rps
 from r2d2net.prediction import Classification, Mixture, Prediction
 from r2d2net.tables.prediction_task import Task
 from r2d2net.tables.verdict import LOG_LOSS, NLL, RMSE
@@ -92,7 +92,7 @@ class Scored:
         """
         y, nll = np.concatenate(self.y), -float(log_density.mean())
         if not self.task.is_regression:
-            return {**_class_scores(y.astype(np.int64), center), "nll": nll}
+            return {**_class_scores(self.task, y.astype(np.int64), center), "nll": nll}
         return {**_number_scores(y, center), "nll": nll}
 
     @np.errstate(over="ignore", invalid="ignore")  # a target of 1e90 has an infinite error, and no warning
@@ -137,11 +137,11 @@ class Scored:
     def _of_classes(self, y: Values, probs: Values, baseline: dict[str, Any]) -> dict[str, Any]:
         label, shares = y.astype(np.int64), np.array(baseline["shares"])
         return {
-            **_class_scores(label, probs),
+            **_class_scores(self.task, label, probs),
             "constant": {
                 "accuracy": float((label == shares.argmax()).mean()),
                 "nll": -float(np.log(shares[label]).mean()),
-                "brier": brier(label, np.tile(shares, (len(label), 1))),
+                **_distances(self.task, label, np.tile(shares, (len(label), 1))),
             },
             "calibration": reliability(label, probs),
         }
@@ -186,10 +186,16 @@ def _number_scores(y: Values, mean: Values) -> dict[str, float | None]:
     }
 
 
-def _class_scores(label: np.ndarray, probs: Values) -> dict[str, float | None]:
+def _distances(task: Task, label: np.ndarray, probs: Values) -> dict[str, float]:
+    """Distances of probabilities from the classes; of ordinal ones first that by which near misses cost less."""
+    ranked = {"rps": rps(label, probs)} if task.kind == "ordinal" else {}
+    return {**ranked, "brier": brier(label, probs)}
+
+
+def _class_scores(task: Task, label: np.ndarray, probs: Values) -> dict[str, float | None]:
     return {
         "accuracy": accuracy(label, probs),
-        "brier": brier(label, probs),
+        **_distances(task, label, probs),
         "ece": ece(label, probs),
         "auroc": macro_auroc(label, probs) if len(np.unique(label)) > 1 else None,
     }

@@ -15,7 +15,7 @@ from r2d2net.columns.format_rules import FormatRules, detect_format_rules
 from r2d2net.columns.input_columns import Columns, chosen_columns, notes_of
 from r2d2net.columns.phrases import counted, quoted_names
 from r2d2net.columns.raw_columns import RawColumn, RawTable
-from r2d2net.errors import DataError, ParameterError
+from r2d2net.errors import Argument, DataError, ParameterError
 from r2d2net.tables.file_reader import encoding_note, read_table, separator_of
 from r2d2net.tables.prediction_task import Task, detect_task
 from r2d2net.tables.settings import AUTO, Settings
@@ -82,7 +82,12 @@ def read_training_table(path: Path, settings: Settings) -> TrainingTable:
     targets = _target_names(settings.target, names, path)
     if len(table) < LEAST_ROWS:
         raise DataError(f"has {counted(len(table), 'row')}", value=path, fix=f"give at least {LEAST_ROWS}")
-    skip = chosen_columns(settings.categorical, names, "categorical") + chosen_columns(settings.ignore, names, "ignore")
+    without = chosen_columns(settings.ignore, names, "ignore")
+    both = next((target for target in targets if target in without), None)
+    if both is not None:
+        fix = ("leave it out here, as a target is no input, or of ", Argument("target"))
+        raise ParameterError("is to be predicted", argument="ignore", value=both, fix=fix)
+    skip = chosen_columns(settings.categorical, names, "categorical") + without
     rules = detect_format_rules(table, separator_of(path), settings.decimal, settings.dates, skip)
     tasks = [_task_of(table[target], target, settings, rules) for target in targets]
     task = tasks[0] if len(tasks) == 1 else Task.of_several(tasks)
@@ -102,8 +107,7 @@ def read_training_table(path: Path, settings: Settings) -> TrainingTable:
     classes = not task.is_regression
     count = round(settings.test * len(y))
     if settings.split == "time":
-        without = [*targets, *chosen_columns(settings.ignore, names, "ignore")]
-        by, times = times_of(table, rules, settings.split_column, without)
+        by, times = times_of(table, rules, settings.split_column, [*targets, *without])
         is_test = last_rows(times[rows], count)
         require_classes(task, y, is_test)
         notes.append(split_note(by, times[rows], is_test))
