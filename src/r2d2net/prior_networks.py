@@ -267,4 +267,5 @@ def _first_columns(model: BayesianModel[Any]) -> int | None:
 
 
 def _in_units(unit: Unit, model: BayesianModel[Any]) -> Unit:
-    return Unit(*(part.to(model.device) for part in unit))
+    most = None if unit.most is None else unit.most.to(model.device)
+    return Unit(unit.center.to(model.device), unit.scale.to(model.device), most)
