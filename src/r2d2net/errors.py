@@ -217,6 +217,10 @@ class FitWarning(UserWarning):
     """A finished fit that does not make sense: worse than a constant, or a constant where there is more to find."""
 
 
+class PruningWarning(UserWarning):
+    """A cut that was not made as asked: a layer kept its best weight or unit, or something cannot be cut."""
+
+
 class Interrupted(R2D2NetError):  # noqa: N818 (it is no error)
     """The user stopped a command that can go on; the message says how."""
 

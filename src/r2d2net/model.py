@@ -124,7 +124,7 @@ class BayesianModel(Generic[PredictionT]):
         require_learnable(parameters)
         require_unfrozen(prior, every, self.frozen)
         chosen_prior = R2D2() if prior is None else prior
-        normal = _norm_names(self.net)
+        normal = norm_names(self.net)
         priors = assign_priors(
             every, parameters, normal, chosen_prior, bias, norm, deterministic, _input_weights(self.net)
         )
@@ -180,7 +180,7 @@ class BayesianModel(Generic[PredictionT]):
             [R2D2(a_pi=0.6, b=0.5, sigma0=1.0), Gaussian(scale=2.0)]
         """
         require_instance(prior, ScaleMixturePrior, "prior", "prior", "use one of r2d2net.priors")
-        normal = _norm_names(self.net)
+        normal = norm_names(self.net)
         weights = {slot.name for slot in self.bayesian if len(slot.shape) > 1} - normal
         if not weights:
             fix = "give one weight matrix of the model a prior"
@@ -262,7 +262,7 @@ class BayesianModel(Generic[PredictionT]):
             The Bayesian weights and the deterministic parameters.
         """
         mean, fixed = self.own_weights()
-        normal = _norm_names(self.net)
+        normal = norm_names(self.net)
         for slot in self.bayesian:
             if slot.name in normal:
                 continue
@@ -386,7 +386,7 @@ def _input_weights(net: nn.Module) -> set[str]:
     return set() if first is None else {first}
 
 
-def _norm_names(net: nn.Module) -> set[str]:
+def norm_names(net: nn.Module) -> set[str]:
     """Return the names of the parameters of normalisation layers."""
     return {
         f"{prefix}.{name}" if prefix else name

@@ -316,7 +316,7 @@ def require_finite(run: Progressing, trainer: Trainer[Any], nll: float = 0.0) ->
         name
         for name, tensor in looked_at.items()
         # a network's own buffers may hold infinities, such as attention masks
-        if not bool((~tensor.isnan() if name.startswith("buffers/") else tensor.isfinite()).all())
+        if not bool((~tensor.isnan() if "buffers" in name.split("/") else tensor.isfinite()).all())
     }
     if math.isfinite(nll) and not bad:
         return

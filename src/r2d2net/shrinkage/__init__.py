@@ -4,6 +4,9 @@ from r2d2net.shrinkage.contributions import Contributions, contributions
 from r2d2net.shrinkage.effective_weights import effective_weights
 from r2d2net.shrinkage.interactions import Interactions, interactions
 from r2d2net.shrinkage.partial_dependence import PartialDependence, partial_dependence
+from r2d2net.shrinkage.pruned import Pruned
+from r2d2net.shrinkage.pruning import prune
+from r2d2net.shrinkage.pruning_curve import PruningCurve, pruning_curve
 from r2d2net.shrinkage.relevance import Relevance, input_relevance
 from r2d2net.shrinkage.selection import Selection, select
 
@@ -11,6 +14,8 @@ __all__ = [
     "Contributions",
     "Interactions",
     "PartialDependence",
+    "Pruned",
+    "PruningCurve",
     "Relevance",
     "Selection",
     "contributions",
@@ -18,5 +23,7 @@ __all__ = [
     "input_relevance",
     "interactions",
     "partial_dependence",
+    "prune",
+    "pruning_curve",
     "select",
 ]

@@ -24,6 +24,7 @@ from typing import Any
 
 from r2d2net.inference.mean_field_family import MeanFieldDraws
 from r2d2net.posterior import Posterior
+from r2d2net.shrinkage.pruned import PrunedDraws
 
 
 def effective_weights(posterior: Posterior[Any]) -> dict[str, float] | None:
@@ -37,9 +38,12 @@ def effective_weights(posterior: Posterior[Any]) -> dict[str, float] | None:
         posterior have it); None where the posterior holds no prior variances.
     """
     source = posterior.source
+    keep = source.keep if isinstance(source, PrunedDraws) else None
+    source = source.inner if isinstance(source, PrunedDraws) else source
     if not isinstance(source, MeanFieldDraws):
         return None
     share = 1 - source.deviation().double().square() * source.state.precision.double()
+    share = share if keep is None else share.masked_fill(~keep, 0)
     counts = {slot.name: float(slot.of(share.clamp(0, 1)).sum()) for slot in source.model.bayesian}
     total, rows = sum(counts.values()), posterior.settings.get("n")
     factor = 1.0 if rows is None or total <= rows else rows / total
