@@ -73,6 +73,7 @@ def prepare(
     standardize: bool,
     weights: Tensor | None = None,
 ) -> Prepared:
+    model.warn_of_moving_statistics()
     if isinstance(data, (DataLoader, Dataset)):
         if weights is not None:
             stream = ("is for tensors and arrays, and ", Argument("data"), " is a Dataset or DataLoader")
