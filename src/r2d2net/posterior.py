@@ -91,7 +91,7 @@ class Posterior(Generic[PredictionT]):
 
     @property
     def state(self) -> Any:
-        """The posterior's tensors, a NamedTuple that depends on the algorithm; a copy, from which steps can be taken."""
+        """The posterior's tensors, a NamedTuple that depends on the algorithm: a copy, which steps may change."""
         return copied(self.source.state)
 
     def __repr__(self) -> str:
