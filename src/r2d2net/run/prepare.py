@@ -148,7 +148,7 @@ def _prepare_stream(
         problem = ": a DataLoader brings its own"
         raise ParameterError(problem, argument="batch_size", value=batch_size, fix="leave it out")
 
-    def batches(prepare: Prepare, joins: bool = False) -> Batches:
+    def batches(prepare: Prepare, joins: bool = False) -> LoaderBatches | DatasetBatches:
         if isinstance(data, DataLoader):
             return LoaderBatches(data, count, seed, prepare, joins)
         return DatasetBatches(data, min(count, batch_size or default_batch_size(count)), seed, prepare)
