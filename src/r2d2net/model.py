@@ -23,6 +23,14 @@ from r2d2net.likelihoods import Gaussian as GaussianLikelihood
 from r2d2net.likelihoods import Likelihood
 from r2d2net.nets.linear_path import LinearPath
 from r2d2net.nets.perceptron import MLP
+from r2d2net.network_parts import (
+    keep_rows,
+    kept_rows,
+    make_dense,
+    parts_in_evaluation,
+    train,
+    warn_of_moving_statistics,
+)
 from r2d2net.prediction import Prediction, PredictionT
 from r2d2net.prior_assignment import AnyPrior as AnyPrior
 from r2d2net.prior_assignment import assign_priors, frozen_names, require_learnable, require_unfrozen
@@ -119,6 +127,8 @@ class BayesianModel(Generic[PredictionT]):
         if not every:
             raise ParameterError("has no parameters", argument="net", fix="there is nothing to learn")
         self.frozen = frozen_names(every, frozen)
+        self._in_evaluation = parts_in_evaluation(self.net, self.frozen)
+        make_dense(self.net)
         self.net.requires_grad_(False)
         parameters = {name: parameter for name, parameter in every.items() if name not in self.frozen}
         require_learnable(parameters)
@@ -136,6 +146,7 @@ class BayesianModel(Generic[PredictionT]):
         self.size = self.bayesian[-1].stop
         self.fixed_size = self.fixed[-1].stop if self.fixed else 0
         self._aliases = _aliases(self.net)
+        self._kept_rows = kept_rows(self.net, parameters)
 
     def __repr__(self) -> str:
         count = sum(self.net.get_parameter(name).numel() for name in self.frozen)
@@ -312,8 +323,43 @@ class BayesianModel(Generic[PredictionT]):
         Raises:
             ParameterError: If the network does not return a tensor.
         """
-        self.net.train(training)
+        if training:
+            self.train(self.net)
+        else:
+            self.net.eval()
         return self.call(self.net, {**self.parameters(weights, fixed), **buffers}, x)
+
+    def train(self, net: nn.Module) -> None:
+        """Set the network, or a variant of it, to training mode, but for parts that were given in evaluation mode.
+
+        Parts without parameters to learn keep their mode (see `network_parts`).
+
+        Args:
+            net: The network or a variant with the same names of modules.
+        """
+        train(net, self._in_evaluation)
+
+    def warn_of_moving_statistics(self) -> None:
+        """Warn if running statistics of frozen parts would change, since these were given in training mode."""
+        warn_of_moving_statistics(self.net, self.frozen, self._in_evaluation)
+
+    def with_kept_rows(self, tensors: Tensors) -> Tensors:
+        """Give tensors the network's own padding rows of embeddings.
+
+        Args:
+            tensors: Parameters by name, with or without a first dimension of draws.
+
+        Returns:
+            The tensors by name, changed ones as copies.
+        """
+        if not self._kept_rows:
+            return tensors
+        kept = {
+            name: keep_rows(tensors[name], self.net.get_parameter(name), row)
+            for name, row in self._kept_rows
+            if name in tensors
+        }
+        return {**tensors, **kept}
 
     def call(self, net: nn.Module, tensors: Tensors, x: Any) -> Tensor:
         """Compute the output of the network, or of a variant of it, with given parameters and buffers.
@@ -329,6 +375,7 @@ class BayesianModel(Generic[PredictionT]):
         Raises:
             ParameterError: If the network does not return a tensor.
         """
+        tensors = self.with_kept_rows(tensors)
         # Torch's own tying would not restore the tensors of a module that has two names.
         tied = {alias: tensors[name] for alias, name in self._aliases.items()}
         arguments = x if isinstance(x, tuple) else (x,)
@@ -349,7 +396,7 @@ class BayesianModel(Generic[PredictionT]):
         Returns:
             The state dict, with copies of the tensors.
         """
-        named = {**self.parameters(weights, fixed), **buffers}
+        named = {**self.with_kept_rows(self.parameters(weights, fixed)), **buffers}
         plain = self.net.state_dict(keep_vars=True)
         by_identity = {id(t): name for name, t in (*self.net.named_parameters(), *self.net.named_buffers())}
         return {

@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from r2d2net import checkpoint
 from r2d2net.errors import CheckpointError, DataError, ParameterError, require, require_seed, require_whole
 from r2d2net.forward_draws import forward_draws
-from r2d2net.inference.base import Draws, DrawSource, flatten, part
+from r2d2net.inference.base import Draws, DrawSource, copied, flatten, part
 from r2d2net.interval_calibration import IntervalCalibration
 from r2d2net.likelihoods.base import Noise
 from r2d2net.model import BayesianModel, Tensors, refusing_inputs, require_module
@@ -91,8 +91,8 @@ class Posterior(Generic[PredictionT]):
 
     @property
     def state(self) -> Any:
-        """The tensors of the posterior, a NamedTuple that depends on the algorithm."""
-        return self.source.state
+        """The posterior's tensors, a NamedTuple that depends on the algorithm: a copy, which steps may change."""
+        return copied(self.source.state)
 
     def __repr__(self) -> str:
         """Describe algorithm, likelihood, number of weights by prior, and number of stored draws if there are any."""
@@ -179,7 +179,7 @@ class Posterior(Generic[PredictionT]):
         Returns:
             Views by name, each (*shape,) or (draws, *shape).
         """
-        return {slot.name: slot.of(weights) for slot in self.model.bayesian}
+        return self.model.with_kept_rows({slot.name: slot.of(weights) for slot in self.model.bayesian})
 
     def state_dict(self, weights: Tensor | None = None) -> Tensors:
         """Build a state dict of the plain network at one draw of the weights.

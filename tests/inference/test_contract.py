@@ -8,6 +8,7 @@ import r2d2net as rn
 from r2d2net import inference, nets
 from r2d2net.inference.base import flatten
 from r2d2net.inference.members import Members
+from r2d2net.network_inputs import no_units
 from r2d2net.priors import (
     R2D2,
     ContinuousScalePrior,
@@ -217,3 +218,26 @@ def test_names_stand_for_default_settings():
         by_name = rn.fit(model, (x, y), name, epochs=2, verbose=False)
         by_object = rn.fit(model, (x, y), getattr(inference, name.upper())(), epochs=2, verbose=False)
         assert contents(by_name) == contents(by_object)
+
+
+@pytest.mark.parametrize(("algorithm", "problem"), [pair for pair in PAIRS if pair[1] != "lenet-classification"])
+def test_steps_that_follow_do_not_change_a_posterior(algorithm, problem):
+    """Neither steps of the state that a source was made of, nor steps from the posterior's own state."""
+    net, likelihood, x, y = PROBLEMS[problem]()
+    model = rn.BayesianModel(net, Gaussian(0.5), likelihood)
+    trainer = method(algorithm).build(model, n=36, steps=24)
+    generator, target = torch.Generator().manual_seed(0), likelihood.target(y)
+    state = trainer.init(target, generator)
+    for _ in range(20):
+        state, _ = trainer.step(state, (x, target), generator)
+    source = trainer.finish(state)
+    posterior = rn.Posterior(source, no_units(target), flat_target=True)
+    before = {name: tensor.clone() for name, tensor in flatten(source.state).items()}
+    steps = [state]
+    if type(posterior.state) is type(state):
+        steps.append(posterior.state)
+    for start in steps:
+        moved = start
+        for _ in range(4):
+            moved, _ = trainer.step(moved, (x, target), generator)
+        assert all(torch.equal(before[name], tensor) for name, tensor in flatten(source.state).items())

@@ -71,10 +71,10 @@ def of_predictions(posterior: Posterior | Sequence[Posterior], x: Any) -> Conver
         ParameterError: If a posterior stores no chain of draws, or the posteriors are of different problems.
     """
     parts = _parts(posterior)
-    fewest = min(part.state.weights.shape[1] for part in parts)
+    fewest = min(part.source.state.weights.shape[1] for part in parts)
     predicted = []
     for part in parts:  # each in its own units
-        chains, draws = part.state.weights.shape[:2]
+        chains, draws = part.source.state.weights.shape[:2]
         samples = part.predict(x, draws=chains * draws).samples  # all of them, in their order
         predicted.append(samples.unflatten(0, (chains, draws))[:, -fewest:])
     return replace(diagnose(torch.cat(predicted)), divergences=_divergences(parts))
@@ -97,7 +97,7 @@ def of_weights(posterior: Posterior | Sequence[Posterior], most: int | None = 10
     if most is not None:
         require_whole("most", most)
     parts = _parts(posterior)
-    weights = merged([part.state for part in parts]).weights
+    weights = merged([part.source.state for part in parts]).weights
     count = weights.shape[2]
     if most is not None and count > most:
         weights = weights[:, :, torch.linspace(0, count - 1, most, device=weights.device).long()]
@@ -146,7 +146,7 @@ def _parts(posterior: Posterior | Sequence[Posterior]) -> list[Posterior]:
             name = part.settings.get("algorithm", {}).get("type", "this algorithm")
             fix = "R-hat and ESS are for the chains of a sampler, such as HMC"
             raise ParameterError("has no chain of draws", value=Shown(name), fix=fix)
-        same = part.state.weights.shape[2] == parts[0].model.size
+        same = part.source.state.weights.shape[2] == parts[0].model.size
         if not same or type(part.model.likelihood) is not type(parts[0].model.likelihood):
             raise ParameterError("the posteriors are of different models", fix="chains must be of one")
         if part.settings.get("data") != parts[0].settings.get("data"):
@@ -155,7 +155,7 @@ def _parts(posterior: Posterior | Sequence[Posterior]) -> list[Posterior]:
 
 
 def _divergences(parts: Sequence[Posterior]) -> int:
-    return sum(int(part.state.divergences.sum()) for part in parts)
+    return sum(int(part.source.state.divergences.sum()) for part in parts)
 
 
 def _array_stats() -> Any:

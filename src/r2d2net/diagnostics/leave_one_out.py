@@ -124,7 +124,7 @@ def _rows(posterior: Posterior[Any], x: Any, y: Any) -> tuple[Tensor, Tensor]:
     target = model.likelihood.target(torch.as_tensor(y).to(model.device))
     target = target.to(model.dtype) if target.is_floating_point() else target
     seen = posterior.units.targets(target)
-    keys = posterior.state.row_keys.to(model.device)
+    keys = posterior.source.state.row_keys.to(model.device)
     if isinstance(inputs, Tensor) and inputs.dim() > 1 and len(inputs) == len(seen) == len(keys):
         found, order = row_keys(inputs.flatten(1), seen).sort()
         if bool((found - keys).abs().max() <= TOLERANCE * keys.abs().max().clamp(min=1e-6)):

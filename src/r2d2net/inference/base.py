@@ -295,9 +295,9 @@ class Trainer(ABC, Generic[StateT]):
             state: The state after the last step.
 
         Returns:
-            The source of draws.
+            The source of draws, which shares no tensor with the state: steps that follow do not change it.
         """
-        return self.source(state)
+        return self.source(copied(state))
 
     def restore(self, saved: Tensors) -> DrawSource[Any]:
         """Rebuild the source of draws that `finish` returned from the tensors of a file.
@@ -516,6 +516,18 @@ def unflatten(
             fix = "give the network that was fitted"
             raise CheckpointError((f"the saved run holds {name!r} as ", Value(held), needed), fix=fix)
     return _fill(template, tensors, "")
+
+
+def copied(state: Any) -> Any:
+    """Copy a tree of dicts and NamedTuples of tensors.
+
+    Args:
+        state: The tree.
+
+    Returns:
+        The same tree with tensors of its own.
+    """
+    return unflatten(state, {name: tensor.clone() for name, tensor in flatten(state).items()})
 
 
 def part(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:

@@ -102,10 +102,10 @@ def by_chain(step: Tensor, draws: Draws, divergences: Tensor) -> CollectionState
     """Return a collection of chains that were advanced side by side, whose draws are (draws, chains, ...)."""
 
     def turned(tensor: Tensor) -> Tensor:
-        return tensor.transpose(0, 1).contiguous()
+        return tensor.transpose(0, 1).clone(memory_format=torch.contiguous_format)
 
     buffers, noise = ({k: turned(v) for k, v in tensors.items()} for tensors in (draws.buffers, draws.noise))
-    return CollectionState(step, turned(draws.weights), turned(draws.fixed), buffers, noise, divergences)
+    return CollectionState(step, turned(draws.weights), turned(draws.fixed), buffers, noise, divergences.clone())
 
 
 def of_chain(draws: Draws, chain: int) -> Draws:

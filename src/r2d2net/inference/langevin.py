@@ -289,7 +289,7 @@ class Langevin(Trainer[LangevinState]):
         model = self.model
         # Each tensor a leaf of its own: the gradient of a slice of the flat vector would be as long as the vector.
         leaves = {k: v.detach().requires_grad_() for k, v in model.parameters(state.weights, state.fixed).items()}
-        model.net.train()
+        model.train(model.net)
         with self.descent.autocast():
             output = model.call(model.net, {**leaves, **state.buffers}, x)
         output = output.to(state.weights.dtype)

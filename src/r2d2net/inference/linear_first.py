@@ -35,7 +35,7 @@ import torch
 from torch import Tensor
 
 from r2d2net.errors import DataError, ParameterError, Shown, Value, require_whole
-from r2d2net.inference.base import Batch, Info, Method, Trainer, make_plain
+from r2d2net.inference.base import Batch, Info, Method, Trainer, copied, make_plain
 from r2d2net.inference.descent import require_one_of, require_share
 from r2d2net.inference.linear_gibbs import LinearChains, LinearGibbs, LinearGibbsState
 from r2d2net.inference.mean_field_family import VariationalState
@@ -246,7 +246,7 @@ class TwoStages(Trainer[LinearFirstState]):
         if r_hat > POOR:
             advice = f"the chains of the linear fit disagree after {int(state.linear.step)} sweeps (R-hat {r_hat:.3g})"
             warnings.warn(f"{advice}: use more epochs, such as {4 * self.steps}", stacklevel=2)
-        return self.source(state)
+        return self.source(state._replace(beside=copied(state.beside)))
 
 
 def without_weights(beside: VariationalState) -> VariationalState:

@@ -81,7 +81,7 @@ class LocalReparametrization:
             named = self._parameters(mean, scale, fixed, generator)
             for layer in self._noisy:
                 layer.generator, layer.calls, layer.is_read = generator, 0, False
-            self.net.train()
+            self.model.train(self.net)
             return self.model.call(self.net, {**named, **buffers}, x)
 
         output = run()

@@ -99,7 +99,7 @@ class Dropout(Point):
             named[weight.slot.name] = named[weight.slot.name] * mask
         self._generator = generator
         self._masks.clear()
-        self._net.train()
+        self.model.train(self._net)
         output = self.model.call(self._net, {**named, **buffers}, x)
         self._masks.clear()
         return output

@@ -146,7 +146,7 @@ class Point(Trainer[PointState]):
 
     def forward(self, parameters: Tensors, buffers: Tensors, x: Any, generator: torch.Generator) -> Tensor:
         """Compute the network's output in training mode."""
-        self.model.net.train()
+        self.model.train(self.model.net)
         return self.model.call(self.model.net, {**parameters, **buffers}, x)
 
     def negative_log_likelihood(self, output: Tensor, y: Tensor, noise: Noise, t: int) -> Tensor:

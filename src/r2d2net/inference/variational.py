@@ -388,7 +388,7 @@ class MeanField(Trainer[VariationalState]):
         with self.descent.autocast():
             if len(leaves) == 1:
                 names = [slot.name for slot in (*model.bayesian, *model.fixed)]
-                model.net.train()
+                model.train(model.net)
                 parameters = dict(zip(names, (*leaves[0], *fixed), strict=True))
                 output = model.call(model.net, {**parameters, **state.buffers}, x)
             else:

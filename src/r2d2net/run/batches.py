@@ -92,6 +92,13 @@ class DatasetBatches:
     def per_epoch(self) -> int:
         return max(1, self.n // self.size)
 
+    def all_rows(self) -> Iterator[Batch]:
+        """Yield every row once, in the order of the dataset."""
+        for k, rows in enumerate(torch.arange(self.n).split(self.size)):
+            with lent_generator(mix(mix(self.seed, -1), k), CPU):
+                items = [self.dataset[i] for i in rows.tolist()]
+            yield self.prepare(pair(default_collate(items)))
+
     def with_seed(self, seed: int) -> DatasetBatches:
         return replace(self, seed=seed)
 
@@ -127,6 +134,10 @@ class LoaderBatches:
             count, rows = len(self.loader), 0 if cut is None else len(cast(Sized, cut.sampler))
         ends_alone = cut is not None and not cut.drop_last and cut.batch_size > 1 and rows % cut.batch_size == 1
         return count - 1 if self.joins and ends_alone and count > 1 else count
+
+    def all_rows(self) -> Iterator[Batch]:
+        """Yield the rows of one pass, as an epoch has them."""
+        return self.epoch(-1)
 
     def with_seed(self, seed: int) -> LoaderBatches:
         return replace(self, seed=seed)

@@ -90,7 +90,8 @@ def fit(
         weights: How much each row counts, (n,), positive numbers: a row of weight 2 counts as two rows that are alike,
             so that their sum stands for the number of rows. Not for streams, nor for EDL, DPN, LinearFirst, and
             LinearGibbs of classes.
-        standardize: Give the network inputs (of tables) and regression targets of mean 0 and variance 1.
+        standardize: Give the network inputs (of tables) and regression targets of mean 0 and variance 1. Those of a
+            Dataset or DataLoader are measured in a pass of their own before training, in memory for one batch.
         checkpoint_to: Folder for the run's checkpoint, replaced as the run goes on, and for its posterior at the end.
             A checkpoint that is already there is replaced too: to continue from it use ``resume``.
         checkpoint_every: "epoch", or a number of seconds after which the next step is followed by a checkpoint; 0

@@ -253,6 +253,7 @@ def _rows(prepared: Prepared, source: DrawSource[Any]) -> tuple[Any, Tensor] | N
     elif prepared.validation is not None:
         likelihood = source.model.likelihood
         x, y = prepared.validation[0], likelihood.network_scale(likelihood.target(prepared.validation[1]))
+        x, y = prepared.units.inputs(x), prepared.units.targets(y)
     else:
         return None
     most = ROWS if isinstance(x, Tensor) and x.dim() == 2 else FEW_ROWS

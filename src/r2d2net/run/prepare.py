@@ -31,6 +31,7 @@ from r2d2net.run.batches import (
 )
 from r2d2net.run.global_generator import lent_generator
 from r2d2net.run.row_weights import in_proportion, row_weights
+from r2d2net.run.stream_units import is_table, stream_units
 
 
 @dataclass(frozen=True)
@@ -42,7 +43,7 @@ class Prepared:
     units: Units
     validation: tuple[Any, Tensor] | None  # in the user's units
     flat_target: bool
-    digest: str  # of all rows; of a Dataset or DataLoader, of the validation rows alone
+    digest: str  # of all rows; of a Dataset or DataLoader, of the validation rows, and how its units were measured
     is_whole: bool = True  # whether the batches, each row once, are all that the posterior is of
     weights: Tensor | None = None  # of the rows, whose targets then have them as a column (`likelihoods.weighted`)
     plain_y: Tensor | None = None  # the targets without that column
@@ -73,11 +74,12 @@ def prepare(
     standardize: bool,
     weights: Tensor | None = None,
 ) -> Prepared:
+    model.warn_of_moving_statistics()
     if isinstance(data, (DataLoader, Dataset)):
         if weights is not None:
             stream = ("is for tensors and arrays, and ", Argument("data"), " is a Dataset or DataLoader")
             raise ParameterError(stream, argument="weights", fix="leave it out")
-        return _prepare_stream(model, data, batch_size, seed, validation, n)
+        return _prepare_stream(model, data, batch_size, seed, validation, n, standardize)
     x, y = as_arrays(data, model.device, model.dtype)
     if n is not None and n != len(y):
         raise ParameterError(
@@ -135,8 +137,9 @@ def _prepare_stream(
     seed: int,
     validation: float | tuple[Any, Any] | None,
     n: int | None,
+    standardize: bool,
 ) -> Prepared:
-    """Prepare a Dataset or DataLoader; nothing is standardised, since the data may change from epoch to epoch."""
+    """Prepare a Dataset or DataLoader, whose units are those of one pass over it; augmented rows count as they come."""
     if isinstance(validation, (int, float)):
         problem = ": a Dataset or DataLoader cannot be split"
         raise ParameterError(problem, argument="validation", value=validation, fix=("give ", *PAIR))
@@ -145,7 +148,7 @@ def _prepare_stream(
         problem = ": a DataLoader brings its own"
         raise ParameterError(problem, argument="batch_size", value=batch_size, fix="leave it out")
 
-    def batches(prepare: Prepare, joins: bool = False) -> Batches:
+    def batches(prepare: Prepare, joins: bool = False) -> LoaderBatches | DatasetBatches:
         if isinstance(data, DataLoader):
             return LoaderBatches(data, count, seed, prepare, joins)
         return DatasetBatches(data, min(count, batch_size or default_batch_size(count)), seed, prepare)
@@ -176,7 +179,23 @@ def _prepare_stream(
         return x, scale(target)
 
     like = torch.zeros((), dtype=model.dtype, device=model.device)
-    return Prepared(batches(checked, joins), y, no_units(like), held, first[1].dim() == 1, data_digest(held))
+    units, digest = no_units(like), data_digest(held)
+    targets = model.likelihood.standardizes
+    if standardize and (targets or is_table(first[0])):
+        units, rows = stream_units(batches(checked).all_rows(), targets=targets, like=like)
+        if not model.likelihood.bounds_mean:
+            units = units._replace(y=units.y._replace(most=None))
+        if next(batches(raw).epoch(0), None) is None:
+            fix = ("give ", Argument("standardize", False), ", or data that can be read again")
+            raise DataError("was read once, for its mean and variance, and gives no more", argument="data", fix=fix)
+        digest += f" in units of {rows} rows"
+
+    def standardized(batch: Any) -> Batch:
+        x, target = checked(batch)
+        return units.inputs(x), units.targets(target)
+
+    y = units.targets(y)
+    return Prepared(batches(standardized, joins), y, units, held, first[1].dim() == 1, digest)
 
 
 def needs_rows(model: BayesianModel[Any], x: Any) -> bool:

@@ -140,7 +140,7 @@ def _merged(plans: Sequence[Plan], folders: Sequence[Path], outcomes: Sequence[O
             raise _named_failure(f"run {number} of {len(plans)}: ", outcome)
     each = [finished(folder, plan) for folder, plan in zip(folders, plans, strict=True)]
     parts = [posterior for posterior in each if posterior is not None]
-    together = parts[0].source.with_state(merged([posterior.state for posterior in parts]))
+    together = parts[0].source.with_state(merged([posterior.source.state for posterior in parts]))
     prepared = plans[0].prepared.plain()
     history = [
         {name: mean(entry[name] for entry in there if name in entry) for name in there[0]}

@@ -21,7 +21,7 @@ from torch import Tensor
 
 from r2d2net import checkpoint
 from r2d2net.errors import DivergenceError
-from r2d2net.inference.base import flatten, part, unflatten
+from r2d2net.inference.base import copied, flatten, part, unflatten
 from r2d2net.inference.chain_members import ChainMembers, chains_are_alike
 from r2d2net.inference.mclmc import MicrocanonicalChains
 from r2d2net.inference.members import Members, are_alike, members_of
@@ -184,7 +184,7 @@ def _end(group: Group, k: int, folder: Path) -> Posterior[Any] | DivergenceError
     done = finished(folder, plan)
     if done is not None:
         return done
-    run.state = single.copied(run.state)
+    run.state = copied(run.state)
     return single.finish(plan, run, folder)
 
 

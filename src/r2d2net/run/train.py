@@ -21,7 +21,7 @@ import torch
 from r2d2net import checkpoint
 from r2d2net.errors import Argument, DivergenceError, Shown
 from r2d2net.inference import DrawSource, Info, Method, Trainer
-from r2d2net.inference.base import flatten, unflatten
+from r2d2net.inference.base import copied, flatten
 from r2d2net.likelihoods.log_normal import LogRegression
 from r2d2net.metrics import macro_auroc
 from r2d2net.model import BayesianModel, Tensors
@@ -145,7 +145,7 @@ def finish(plan: Plan, run: Progressing, folder: Path | None) -> Posterior[Any]:
         The posterior.
     """
     prepared, settings = plan.prepared.plain(), plan.settings
-    source = without_weights(plan.trainer.finish(run.state if run.best is None else run.best))
+    source = without_weights(_source(plan.trainer, run.state if run.best is None else run.best))
     if not plan.is_part:
         source = with_noise_of_validation(source, prepared)
     posterior: Posterior[Any] = Posterior(
@@ -162,6 +162,11 @@ def finish(plan: Plan, run: Progressing, folder: Path | None) -> Posterior[Any]:
         posterior.save(folder)
         (folder / INTERRUPTED).unlink(missing_ok=True)
     return posterior
+
+
+def _source(trainer: Trainer[Any], state: Any) -> DrawSource[Any]:
+    """Return what the posterior keeps; without the copy of the state by which `finish` protects it from more steps."""
+    return trainer.source(state) if type(trainer).finish is Trainer.finish else trainer.finish(state)
 
 
 def validation_score(source: DrawSource[Any], prepared: Prepared, draws: int, score: str) -> float:
@@ -286,11 +291,6 @@ def close_epoch(run: Progressing, plan: Plan, held_out: ValidationRows | None, t
             run.best = copied(run.state)
     run.history.append(entry)
     run.epoch, run.batch, run.nll = run.epoch + 1, 0, 0.0
-
-
-def copied(state: Any) -> Any:
-    """Return a state with tensors of its own."""
-    return unflatten(state, {k: v.clone() for k, v in flatten(state).items()})
 
 
 def require_held(run: Progressing, plan: Plan) -> None:
