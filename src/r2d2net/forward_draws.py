@@ -1,12 +1,13 @@
 """A network's outputs at many draws of its weights: one draw after the other, or many at once by `torch.func.vmap`.
 
 One draw keeps a CPU busy; a GPU mostly waits between small products, so there vmap turns the products of a layer for
-all draws into one batched product. Both ways give the same numbers up to the rounding of products.
+all draws into one batched product. Both ways give the same numbers up to the rounding of products. In both, parts of
+the network that no draw changes, such as a frozen backbone, are computed once for a block of rows (`shared_features`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
@@ -19,6 +20,7 @@ from r2d2net.errors import ParameterError, require
 from r2d2net.inference.base import Draws
 from r2d2net.inference.network_batch import ELEMENTWISE, FUSED
 from r2d2net.model import BayesianModel, Tensors
+from r2d2net.shared_features import remembering, submodules_to_share
 
 # Parts of torch's messages where vmap cannot run a forward pass: branches on values, random draws, missing rules.
 NO_VMAP = ("vmap:", "Batching rule not implemented", "doesn't have storage")
@@ -49,6 +51,7 @@ def forward_draws(
     Raises:
         ParameterError: If ``vectorize`` is True and vmap cannot run the network.
     """
+    model.frozen_parts.require_unchanged()
     fits = vectorize is None or isinstance(vectorize, bool)
     require(fits, "vectorize", vectorize, "use True, False or None")
     fused = sorted({type(module).__name__ for module in model.net.modules() if isinstance(module, FUSED)})
@@ -71,7 +74,21 @@ def forward_draws(
         networks = _tensors(model, draws)
         return torch.stack([torch.cat([_flat(_through(model.net, own, x)) for x in blocks]) for own in networks])
     whole = [_network(draws, i) for i in range(len(draws.weights))]
-    return torch.stack([torch.cat([_flat(model.forward(*network, x)) for x in blocks]) for network in whole])
+    if len(whole) == 1 or not submodules_to_share(model):
+        return torch.stack([torch.cat([_flat(model.forward(*network, x)) for x in blocks]) for network in whole])
+    return torch.cat([_sharing(model, whole, draws.weights, x, memory) for x in blocks], dim=1)
+
+
+def _sharing(
+    model: BayesianModel[Any], networks: Sequence[tuple[Tensor, Tensor, Tensors]], drawn: Tensor, x: Any, memory: int
+) -> Tensor:
+    """Compute the outputs of networks that share submodules, which are computed once."""
+    outputs = []
+    with remembering(model, drawn, memory) as next_pass:
+        for network in networks:
+            with next_pass():
+                outputs.append(_flat(model.forward(*network, x)))
+    return torch.stack(outputs)
 
 
 def _is_plain_chain(model: BayesianModel[Any]) -> bool:
@@ -111,9 +128,12 @@ def _at_once(model: BayesianModel[Any], draws: Draws, inputs: Any, rows: int, me
     with _Elements() as counted:
         model.forward(*_network(draws, 0), blocks[0])
     together = max(1, memory // max(1, counted.total))
+    # what all draws share stays without a dimension of draws, so that vmap computes with it once
+    shared = {name: buffer[0] for name, buffer in draws.buffers.items() if buffer.stride(0) == 0 and len(buffer) > 1}
+    own = {name: buffer for name, buffer in draws.buffers.items() if name not in shared}
     parts = [
-        vmap(lambda w, f, b, x=x: _flat(model.forward(w, f, b, x)), chunk_size=together)(
-            draws.weights, draws.fixed, draws.buffers
+        vmap(lambda w, f, b, x=x: _flat(model.forward(w, f, {**shared, **b}, x)), chunk_size=together)(
+            draws.weights, draws.fixed, own
         )
         for x in blocks
     ]

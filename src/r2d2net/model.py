@@ -19,6 +19,7 @@ from torch.func import functional_call
 from typing_extensions import TypeVar
 
 from r2d2net.errors import Argument, DataError, ParameterError, R2D2NetError, Shown, Value, require_instance
+from r2d2net.frozen_parts import FrozenParts, copy_sharing
 from r2d2net.likelihoods import Gaussian as GaussianLikelihood
 from r2d2net.likelihoods import Likelihood
 from r2d2net.nets.linear_path import LinearPath
@@ -80,7 +81,7 @@ class BayesianModel(Generic[PredictionT]):
     """A network, a prior for each of its parameters, and a likelihood.
 
     Args:
-        net: Any module. It is copied; the original is never changed.
+        net: Any module. It is copied, except for the memory of its frozen parameters; the original is never changed.
         prior: Prior of every weight tensor (two or more dimensions, outside normalisation layers), or a mapping from
             name patterns such as ``"head.*.weight"`` to priors, of which the first that matches is used: weights that
             no pattern matches are then deterministic, and so are those whose pattern has None. R2D2 by default.
@@ -122,14 +123,16 @@ class BayesianModel(Generic[PredictionT]):
             raise ParameterError(
                 f"has parameters without a shape ({lazy[0]})", argument="net", fix="run it once on data first"
             )
-        self.net = copy.deepcopy(net)
-        every = dict(self.net.named_parameters())
-        if not every:
+        given = dict(net.named_parameters())
+        if not given:
             raise ParameterError("has no parameters", argument="net", fix="there is nothing to learn")
-        self.frozen = frozen_names(every, frozen)
+        self.frozen = frozen_names(given, frozen)
+        self.net = copy_sharing(net, self.frozen)
+        every = dict(self.net.named_parameters())
         self._in_evaluation = parts_in_evaluation(self.net, self.frozen)
         make_dense(self.net)
         self.net.requires_grad_(False)
+        self.frozen_parts = FrozenParts(self.net, self.frozen)
         parameters = {name: parameter for name, parameter in every.items() if name not in self.frozen}
         require_learnable(parameters)
         require_unfrozen(prior, every, self.frozen)
@@ -197,7 +200,7 @@ class BayesianModel(Generic[PredictionT]):
             fix = "give one weight matrix of the model a prior"
             raise ParameterError("has no place", argument="prior", value=prior, fix=fix)
         model = copy.copy(self)
-        model.net = copy.deepcopy(self.net)
+        model._copy_net(self)
         inputs = self.input_weights
         own = {name: prior if not prior.for_inputs or name in inputs else prior.elsewhere() for name in weights}
         for slot in self.bayesian:
@@ -224,9 +227,13 @@ class BayesianModel(Generic[PredictionT]):
         """
         require_instance(likelihood, Likelihood, "likelihood", "likelihood", "use one of r2d2net.likelihoods")
         model: Any = copy.copy(self)
-        model.net = copy.deepcopy(self.net)
+        model._copy_net(self)
         model.likelihood = likelihood
         return cast("BayesianModel[OtherT]", model)
+
+    def _copy_net(self, source: BayesianModel[Any]) -> None:
+        self.net = copy_sharing(source.net, source.frozen)
+        self.frozen_parts = FrozenParts(self.net, source.frozen)
 
     def own_weights(self) -> tuple[Tensor, Tensor]:
         """Collect the network's current parameters in flat vectors.
@@ -287,11 +294,9 @@ class BayesianModel(Generic[PredictionT]):
         """Copy the module's buffers (running statistics), which training carries in its state.
 
         Returns:
-            The buffers by name, and the frozen parameters: like buffers they belong to the network, are saved with it,
-            and are not learnt.
+            The buffers by name.
         """
-        frozen = {name: self.net.get_parameter(name) for name in self.frozen}
-        return {name: tensor.detach().clone() for name, tensor in {**dict(self.net.named_buffers()), **frozen}.items()}
+        return {name: tensor.detach().clone() for name, tensor in self.net.named_buffers()}
 
     def parameters(self, weights: Tensor, fixed: Tensor) -> Tensors:
         """Split flat vectors into named parameters.
@@ -377,7 +382,7 @@ class BayesianModel(Generic[PredictionT]):
         """
         tensors = self.with_kept_rows(tensors)
         # Torch's own tying would not restore the tensors of a module that has two names.
-        tied = {alias: tensors[name] for alias, name in self._aliases.items()}
+        tied = {alias: tensors[name] for alias, name in self._aliases.items() if name in tensors}
         arguments = x if isinstance(x, tuple) else (x,)
         output = functional_call(net, {**tensors, **tied}, arguments, tie_weights=False)
         if not isinstance(output, Tensor):
@@ -394,9 +399,10 @@ class BayesianModel(Generic[PredictionT]):
             buffers: Buffers by name.
 
         Returns:
-            The state dict, with copies of the tensors.
+            The state dict, with copies of the tensors; frozen parameters have the values of the model's network.
         """
-        named = {**self.with_kept_rows(self.parameters(weights, fixed)), **buffers}
+        self.frozen_parts.require_unchanged()
+        named = {**self.with_kept_rows(self.parameters(weights, fixed)), **buffers, **self.frozen_parts.tensors}
         plain = self.net.state_dict(keep_vars=True)
         by_identity = {id(t): name for name, t in (*self.net.named_parameters(), *self.net.named_buffers())}
         return {

@@ -468,10 +468,22 @@ def load(folder: str | Path, net: nn.Module, *, classes: Sequence[type] = (), mm
         settings = header["settings"]
         model = model_from(net, settings["model"], classes)
         method, steps = method_from(settings["algorithm"], classes), settings["epochs"] * settings["batches"]
+        if "fingerprint" not in settings["model"]:
+            _take_frozen(model, tensors)
         source = method.read(part(tensors, "state/"), model, n=settings["n"], steps=steps)
         posterior: Posterior[Any] = restored(source, tensors, header)
         require_same_network(model, settings["network"], folder)
     return posterior
+
+
+def _take_frozen(model: BayesianModel[Any], tensors: Tensors) -> None:
+    """Move the values of frozen parameters, which files of earlier versions hold among the buffers, to the network."""
+    for name in model.frozen:
+        found = [key for key in tensors if key.endswith(f"buffers/{name}")]
+        values = [tensors.pop(key) for key in found]
+        if values:
+            size = model.net.get_parameter(name).numel()
+            model.frozen_parts.replace({name: values[0].reshape(-1)[:size]})
 
 
 def restored(source: DrawSource[Any], tensors: Tensors, header: dict[str, Any]) -> Posterior[Any]:

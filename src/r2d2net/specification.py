@@ -95,13 +95,15 @@ def method_from(specification: Specification, classes: Classes = ()) -> Method:
 
 
 def describe_model(model: BayesianModel[Any]) -> Specification:
-    """Describe names, shapes and priors of the parameters, and the likelihood."""
+    """Describe names, shapes and priors of the parameters, the likelihood, and by a fingerprint what is frozen."""
     parameters = {
         slot.name: {"shape": list(slot.shape), "prior": None if slot.prior is None else describe(slot.prior)}
         for slot in (*model.bayesian, *model.fixed)
     }
     described = {"parameters": parameters, "likelihood": describe(model.likelihood)}
-    return {**described, "frozen": list(model.frozen)} if model.frozen else described
+    if not model.frozen:
+        return described
+    return {**described, "frozen": list(model.frozen), "fingerprint": model.frozen_parts.fingerprint()}
 
 
 def model_from(net: Any, specification: Specification, classes: Classes = ()) -> BayesianModel[Any]:
@@ -130,6 +132,10 @@ def model_from(net: Any, specification: Specification, classes: Classes = ()) ->
     if [slot.name for slot in (*model.bayesian, *model.fixed)] != list(expected):
         problem = f"does not fit the saved run: its parameters are not in the order {list(expected)}"
         raise CheckpointError(problem, argument="net")
+    fingerprint = specification.get("fingerprint")  # files of earlier versions hold the values instead
+    if frozen and fingerprint is not None and fingerprint != model.frozen_parts.fingerprint():
+        problem = f"has other values in its {len(frozen)} frozen parameters ({frozen[0]}) than the saved run's backbone"
+        raise CheckpointError(problem, argument="net", fix="give the pretrained network that was fitted")
     return model
 
 

@@ -188,7 +188,7 @@ def test_networks_keep_their_parameters_of_every_kind():
     assert [slot.name for slot in parts.beside.fixed] == ["1.weight", "1.bias", "3.bias"]
     assert parts.beside.frozen == ("0.bias",)
     posterior = rn.fit(model, (x, y), LinearFirst(), epochs=6, verbose=False)
-    assert torch.equal(posterior.state.buffers["net.0.bias"], net.net[0].bias)
+    assert torch.equal(posterior.state_dict()["net.0.bias"], net.net[0].bias)
     assert int(posterior.state.buffers["net.1.num_batches_tracked"]) > 0
     net.load_state_dict(next(posterior.state_dicts(1, seed=0)))
 

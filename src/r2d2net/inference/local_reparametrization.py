@@ -13,7 +13,6 @@ back and run anew: so the output is a function of the inputs and generators alon
 
 from __future__ import annotations
 
-import copy
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any
@@ -22,6 +21,7 @@ import torch
 from torch import Tensor, nn
 
 from r2d2net.errors import Argument, ParameterError, Value
+from r2d2net.frozen_parts import copy_sharing
 from r2d2net.model import BayesianModel, Tensors
 
 PLAIN = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)
@@ -45,7 +45,7 @@ class LocalReparametrization:
 
     def __init__(self, model: BayesianModel[Any]) -> None:
         self.model = model
-        self.net = copy.deepcopy(model.net)
+        self.net = copy_sharing(model.net, model.frozen)
         bayesian = {slot.name for slot in model.bayesian}
         shared = Counter(id(p) for _, p in self.net.named_parameters(remove_duplicate=False))
         self._noisy: list[NoisyLayer] = []
@@ -75,7 +75,7 @@ class LocalReparametrization:
         generators = [generator, torch.default_generator]  # Dropout layers draw from the global ones
         if self.model.device.type == "cuda":
             generators.append(torch.cuda.default_generators[self.model.device.index])
-        take_back = _now(generators, [buffers[name] for name in buffers.keys() - set(self.model.frozen)])
+        take_back = _now(generators, buffers.values())
 
         def run() -> Tensor:
             named = self._parameters(mean, scale, fixed, generator)

@@ -15,7 +15,6 @@ one mask a batch.
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -24,6 +23,7 @@ import torch
 from torch import Tensor, nn
 
 from r2d2net.errors import Argument, ParameterError, require
+from r2d2net.frozen_parts import copy_sharing
 from r2d2net.inference.base import Draws
 from r2d2net.inference.descent import Training, require_share
 from r2d2net.inference.layer_inputs import InputAxis, input_axes, plain_layers
@@ -82,7 +82,7 @@ class Dropout(Point):
             weight.slot.of(self.inflation).fill_(1 / (1 - settings.rate))
         self._generator: torch.Generator | None = None
         self._masks: dict[tuple[nn.Module, tuple[int, ...]], Tensor] = {}  # of the forward pass under way
-        self._net = copy.deepcopy(model.net)
+        self._net = copy_sharing(model.net, model.frozen)
         plain = plain_layers(self._net)
         for weight in self.dropped:
             if weight.slot.name in plain:

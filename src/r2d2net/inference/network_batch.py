@@ -63,7 +63,8 @@ class NetworkBatch:
         parts = weights.split(self.sizes, dim=1)
         slots = zip(model.bayesian, parts, strict=True)
         named = {slot.name: part.reshape(len(weights), *slot.shape) for slot, part in slots}
-        shared = {**{slot.name: slot.of(fixed) for slot in model.fixed}, **buffers}
+        frozen = model.frozen_parts.tensors
+        shared = {**{slot.name: slot.of(fixed) for slot in model.fixed}, **buffers, **frozen}
         if self.by_layers and isinstance(x, Tensor) and (x.dim() == 2 or self.flattens):
             every = {name: tensor.expand(len(weights), *tensor.shape) for name, tensor in shared.items()}
             return _through(model.net, "", {**named, **every}, x)

@@ -73,7 +73,8 @@ def parts_of(model: BayesianModel[Any]) -> Parts | None:
     else:
         return None
     names = [f"{parts.first}{name}" for name in _names(first)] + [f"{prefix}{name}" for name in _names(parts.later)]
-    known = {slot.name for slot in (*model.bayesian, *model.fixed)} | set(model.buffers())
+    known = {slot.name for slot in (*model.bayesian, *model.fixed)} | set(model.frozen)
+    known |= {name for name, _ in model.net.named_buffers()}
     is_split = type(first) is nn.Linear and known.issuperset([*names, *([straight] if straight else [])])
     return parts if is_split else None
 
@@ -138,7 +139,7 @@ class ShuffledOutputs:
         centred: bool,
     ) -> None:
         self.model, self.x, self.centred = model, x, centred
-        self.tensors = {**model.parameters(weights, fixed), **buffers}
+        self.tensors = {**model.parameters(weights, fixed), **buffers, **model.frozen_parts.tensors}
         self.parts = parts_of(model)
         model.net.eval()
         if self.parts is None:
