@@ -113,6 +113,12 @@ CASES = [
     Case("double Pareto", priors.GeneralizedDoublePareto(1.5, 0.5), lambda x: 1 - (1 + x / 0.5) ** -1.5),
     Case("R2D2", priors.R2D2(0.3, 1.0, sigma0=0.5), r2d2_cdf(0.3, 1.0, 0.5)),
     Case("R2D2, the paper's", priors.R2D2.paper(), r2d2_cdf(0.6, 0.5, 1.0)),
+    Case("group R2D2", priors.GroupR2D2(0.3, 1.0, sigma0=0.5, groups="outputs"), r2d2_cdf(0.3, 1.0, 0.5)),
+    Case(
+        "group horseshoe",
+        priors.GroupHorseshoe(0.5, 0.6, 0.5, groups="outputs"),
+        half_cauchy_product_cdf(3, 0.15),
+    ),
     Case(
         "adaptive R2D2",
         priors.R2D2.adaptive(),

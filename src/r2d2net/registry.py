@@ -93,6 +93,8 @@ PRIORS = Registry(
         "spike-and-slab": "priors.spike_slab:SpikeSlab",
         "dirichlet-laplace": "priors.dirichlet_laplace:DirichletLaplace",
         "double-pareto": "priors.generalized_double_pareto:GeneralizedDoublePareto",
+        "group-r2d2": "priors.group_r2d2:GroupR2D2",
+        "group-horseshoe": "priors.group_horseshoe:GroupHorseshoe",
     },
     unnamed=["priors.grouped_r2d2:GroupedR2D2"],
 )

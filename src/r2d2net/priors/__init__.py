@@ -7,6 +7,8 @@ from r2d2net.priors.elicitation import elicit
 from r2d2net.priors.elicited import Elicited, Implied
 from r2d2net.priors.gaussian import Gaussian
 from r2d2net.priors.generalized_double_pareto import GeneralizedDoublePareto
+from r2d2net.priors.group_horseshoe import GroupHorseshoe
+from r2d2net.priors.group_r2d2 import GroupR2D2
 from r2d2net.priors.horseshoe import Horseshoe
 from r2d2net.priors.horseshoe_plus import HorseshoePlus
 from r2d2net.priors.r2d2 import R2D2
@@ -21,6 +23,8 @@ __all__ = [
     "Factors",
     "Gaussian",
     "GeneralizedDoublePareto",
+    "GroupHorseshoe",
+    "GroupR2D2",
     "Horseshoe",
     "HorseshoePlus",
     "Implied",

@@ -35,16 +35,27 @@ from r2d2net.priors.base import (
     squared,
 )
 from r2d2net.priors.scale_quadrature import NORMAL, log_scale_mixture
+from r2d2net.priors.weight_groups import Groups, shape_of_groups
 
 ScalesT = TypeVar("ScalesT", bound=NamedTuple)
 Update = Callable[[float, Tensor], Tensor]  # (shape, rate) of an inverse gamma -> the variable's new value
 
 
 class HalfCauchyScale(NamedTuple):
-    """One factor x ~ C+(0, b) of the standard deviation; ``b=None`` fixes x = 1."""
+    """One factor x ~ C+(0, b) of the standard deviation; ``b=None`` fixes x = 1.
+
+    It is of the layer (global), of each weight, or of each group of weights (`weight_groups`) where groups are named.
+    """
 
     b: float | None
     is_global: bool
+    groups: Groups | None = None
+
+    def shape(self, weights: Shape, layers: Shape) -> tuple[int, ...]:
+        """Return the shape of the factor, given those of the weights and of the scales of layers."""
+        if self.groups is not None:
+            return shape_of_groups(weights, layers, self.groups)
+        return tuple(layers if self.is_global else weights)
 
 
 class HalfCauchyProduct(ContinuousScalePrior[ScalesT]):
@@ -59,6 +70,11 @@ class HalfCauchyProduct(ContinuousScalePrior[ScalesT]):
         self._make_scales = make_scales
         self._factors = tuple(factors)
 
+    @property
+    def _free(self) -> list[tuple[int, float]]:
+        """Places and medians of the factors that are not fixed."""
+        return [(k, factor.b) for k, factor in enumerate(self._factors) if factor.b is not None]
+
     def init_scales(
         self,
         shape: Shape,
@@ -70,8 +86,8 @@ class HalfCauchyProduct(ContinuousScalePrior[ScalesT]):
     ) -> ScalesT:
         require_groups(shape, groups)
         values: list[Tensor] = []
-        for b, is_global in self._factors:
-            ones = torch.ones(tuple(groups if is_global else shape), dtype=dtype, device=device)
+        for factor in self._factors:
+            ones, b = torch.ones(factor.shape(shape, groups), dtype=dtype, device=device), factor.b
             if b is None:
                 values += [ones, ones]
             else:
@@ -105,21 +121,21 @@ class HalfCauchyProduct(ContinuousScalePrior[ScalesT]):
             return positive_finite(rate / shape)
 
         scales = self._sweep(finite_square(second_moment), scales, update)
-        scale_parameters = [b for b, _ in self._factors if b is not None]
+        scale_parameters = [factor.b for factor in self._factors if factor.b is not None]
         return HalfCauchyFactors(scales, precisions[::2], precisions[1::2], scale_parameters)
 
     def unconstrained(self, scales: ScalesT) -> dict[str, Tensor]:
         """Logs of the free x_k; their auxiliary variables are integrated out."""
         squares = list(scales)[::2]
-        return {f"log_x{k}": squares[k].log() / 2 for k, (b, _) in enumerate(self._factors) if b is not None}
+        return {f"log_x{k}": squares[k].log() / 2 for k, b in self._free}
 
     def log_prob_scales(self, u: dict[str, Tensor]) -> Tensor:
-        scaled = [u[f"log_x{k}"] - math.log(b) for k, (b, _) in enumerate(self._factors) if b is not None]
+        scaled = [u[f"log_x{k}"] - math.log(b) for k, b in self._free]
         parts = [_LOG_MIXING[1](log_x).sum() for log_x in scaled]
         return sum(parts[1:], parts[0])
 
     def log_variance(self, u: dict[str, Tensor]) -> Tensor:
-        logs = [u[f"log_x{k}"] for k, (b, _) in enumerate(self._factors) if b is not None]  # a local one first
+        logs = [u[f"log_x{k}"] for k, _ in self._free]  # a local one first
         return 2 * sum(logs[1:], logs[0])
 
     def _sweep(self, square: Tensor, scales: ScalesT, update: Update, *, backwards: bool = False) -> ScalesT:
@@ -136,8 +152,7 @@ class HalfCauchyProduct(ContinuousScalePrior[ScalesT]):
         def visit_auxiliary(k: int, b: float) -> None:
             auxiliaries[k] = update(1.0, positive_finite(1 / variances[k] + 1 / b**2))
 
-        free = [(k, b) for k, (b, _) in enumerate(self._factors) if b is not None]
-        visits = [(visit, k, b) for k, b in free for visit in (visit_variance, visit_auxiliary)]
+        visits = [(visit, k, b) for k, b in self._free for visit in (visit_variance, visit_auxiliary)]
         for visit, k, b in reversed(visits) if backwards else visits:
             visit(k, b)
         pairs = zip(variances, auxiliaries, strict=True)

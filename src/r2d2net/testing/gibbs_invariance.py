@@ -8,7 +8,7 @@ the null hypothesis each is standard normal up to O(1/B).
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import combinations_with_replacement
 from typing import Any, NamedTuple
 
@@ -47,6 +47,7 @@ def geweke(
     sweeps: int = 4,
     seed: int = 0,
     dtype: torch.dtype = torch.float64,
+    layer: Sequence[int] | None = None,
 ) -> Geweke:
     """Compare Gibbs sweeps over many layers with exact draws from the prior.
 
@@ -56,19 +57,20 @@ def geweke(
             tanh about its median, so that all moments exist. The statistics are the means of the features and of all
             their pairwise products.
         chains: Number of layers, side by side.
-        p: Weights of a layer.
+        p: Weights of a layer; a vector of inputs.
         sweeps: Sweeps of each chain.
         seed: Seed of all draws.
         dtype: Dtype of weights and scales.
+        layer: Shape of a layer in place of ``(p,)``, for a prior of groups of weights.
 
     Returns:
         The largest z-score, its p-value and all z-scores by name.
     """
     generator = torch.Generator().manual_seed(seed)
-    features = features or log_features
+    features, shape = features or log_features, (p,) if layer is None else tuple(layer)
 
     def start() -> Any:
-        return prior.init_scales((chains, p), generator, groups=(chains, 1), dtype=dtype)
+        return prior.init_scales((chains, *shape), generator, groups=(chains, *[1] * len(shape)), dtype=dtype)
 
     def weights(scales: Any) -> Tensor:
         deviation = prior.variance(scales).sqrt()
@@ -84,11 +86,12 @@ def geweke(
 
 def log_features(w: Tensor, scales: Any) -> dict[str, Tensor]:
     """Return logs of two weights, of their scales and of global scales, and the largest local scale's share."""
-    features = {f"log|w{i}|": w[:, i].abs().log() for i in (0, 1)}
+    features = {f"log|w{i}|": w.flatten(1)[:, i].abs().log() for i in (0, 1)}
     for name, value in scales._asdict().items():
+        value = value.flatten(1)
         x = value.log() if bool((value > 0).all()) else value  # an indicator stays as it is
         features[f"{name}[0]"] = x[:, 0]
-        if value.shape == w.shape:
+        if value.shape[1] > 1:
             features[f"{name}[1]"] = x[:, 1]
             features[f"share of {name}"] = value.amax(1) / value.sum(1).clamp(min=torch.finfo(value.dtype).tiny)
     return features

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from r2d2net.errors import ParameterError
+from r2d2net.priors.base import Shape, require_groups
 from r2d2net.testing.contract_error import demand
 
 DTYPES = (torch.float64, torch.float32)
@@ -61,7 +62,10 @@ def _demand_positive(what: str, value: Tensor, where: str) -> None:
 
 
 def check_shapes(prior: Any) -> None:
-    """Check that global scales have the shape ``groups``, local ones that of w, in both modes, also of size zero."""
+    """Check that global scales have the shape ``groups``, local ones that of w, in both modes, also of size zero.
+
+    Scales that some weights of a layer share have a shape between the two: each broadcasts to the next.
+    """
     shapes = [((4, 3), (4, 1)), ((4, 3), (1, 3)), ((4, 3), ()), ((2, 4, 3), (2, 1, 1)), ((), ())]
     empty = [((0,), ()), ((0, 3), (0, 1)), ((3, 0), (3, 1)), ((3, 0), ())]
     for shape, groups in [*shapes, *empty]:
@@ -82,9 +86,19 @@ def check_shapes(prior: Any) -> None:
         for mode, values in (("init_scales", scales), ("gibbs", drawn), ("cavi", factors.scales)):
             demand(type(values) is type(scales), f"{mode} gives a {type(values).__name__} {case}")
             for name, value in values._asdict().items():
-                fits = tuple(value.shape) in (shape, groups)
+                fits = tuple(value.shape) in (shape, groups) or _is_between(groups, value.shape, shape)
                 demand(fits, f"{mode} gives {name} of shape {tuple(value.shape)} {case}")
         demand(math.isfinite(float(factors.bound(w.square()))), f"the bound is not finite {case}")
+
+
+def _is_between(small: Shape, middle: Shape, large: Shape) -> bool:
+    """Return whether the first shape broadcasts to the second, and that to the third, of as many dimensions."""
+    try:
+        require_groups(large, middle)
+        require_groups(middle, small)
+    except ParameterError:
+        return False
+    return len(middle) == len(large)
 
 
 def check_groups(prior: Any) -> None:
