@@ -11,11 +11,12 @@ from r2d2net.errors import CheckpointError, ParameterError
 from r2d2net.inference import MCLMC, LinearGibbs
 from r2d2net.inference.base import Draws
 from r2d2net.priors import R2D2, Gaussian
-from r2d2net.run import several_runs, stacking, stacking_weights
+from r2d2net.run import several_runs, stack_fits, stack_scores, stacking, stacking_weights
 from r2d2net.run.stack_budget import Budget
 from r2d2net.run.stack_candidates import Candidate, Shape, candidates_for
+from r2d2net.run.stack_fits import folds_of
 from r2d2net.run.stacked_network import embed, form_network, model_of
-from r2d2net.run.stacking import fit_stacked, folds_of
+from r2d2net.run.stacking import fit_stacked
 
 NETWORK = {"inputs": 3, "hidden": [4, 5], "outputs": 1, "activation": "relu"}
 
@@ -66,7 +67,7 @@ def test_folds_leave_every_row_out_once_and_spread_classes():
 
 
 def test_many_rows_are_held_out_once(monkeypatch):
-    monkeypatch.setattr(stacking, "MOST_ROWS", 50)
+    monkeypatch.setattr(stack_fits, "MOST_ROWS", 50)
     (held,) = folds_of(torch.zeros(200), 0, has_classes=False)
     assert len(held) == len(set(held.tolist())) == 20
 
@@ -186,12 +187,12 @@ def test_the_density_of_a_mixture_is_that_of_its_candidates():
     densities = torch.tensor([[0.0, -2.0, torch.nan], [-1.0, -1.0, torch.nan]], dtype=torch.float64)
     weights = torch.tensor([0.25, 0.75, 0.0], dtype=torch.float64)
     expected = (densities[:, :2].exp() @ weights[:2]).log()
-    torch.testing.assert_close(stacking.mixture_densities(densities, weights), expected)
+    torch.testing.assert_close(stack_scores.mixture_densities(densities, weights), expected)
     health = {"verdict": "fits", "flags": [], "elpd": -9.0, "elpd_error": 1.0, "loo_bad": 1.0, "loo_exact": False}
-    found = stacking.with_held_out(health, expected)
+    found = stack_scores.with_held_out(health, expected)
     score = "left-out log density -1.02 ± 0.016 nats a row (rows left out by folds)"
     assert found["line"] == f"health: nothing wrong found; {score}"
-    assert "elpd" not in stacking.with_held_out(health, torch.tensor([0.0, -torch.inf]))
+    assert "elpd" not in stack_scores.with_held_out(health, torch.tensor([0.0, -torch.inf]))
 
 
 def test_a_mixture_is_saved_and_loaded(quick, tmp_path):

@@ -39,8 +39,9 @@ from r2d2net.run.choice import LARGEST_GRADIENT
 from r2d2net.run.prepare import prepare
 from r2d2net.run.several_runs import run_all
 from r2d2net.run.stack_candidates import Candidate, Form, Shape
+from r2d2net.run.stack_fits import Fitted, Search
+from r2d2net.run.stack_scores import SCORE_DRAWS, log_densities, user_shift
 from r2d2net.run.stacked_network import model_of
-from r2d2net.run.stacking import SCORE_DRAWS, Fitted, Search, log_densities, user_shift
 
 FEWEST, MOST = 100, 800  # rows by which likelihoods are compared
 HIDDEN = (20,)

@@ -187,7 +187,7 @@ def group_lines(inputs: list[dict[str, Any]]) -> list[str]:
 
 def _made(content: dict[str, Any]) -> str:
     """Say by which algorithm a posterior was made, or of which models stacking made it."""
-    from r2d2net.run.stacking import in_words
+    from r2d2net.run.stack_mixture import in_words
 
     return (
         in_words(content["candidates"])
