@@ -72,6 +72,14 @@ def test_estimators_page_knows_every_algorithm_and_prior() -> None:
         assert set(re.findall(r'`"([\w+-]+)"`', row[0])) == known[name]
 
 
+def test_own_loop_page_has_the_figures_of_the_benchmark() -> None:
+    text = (ROOT / "docs" / "own-loop.md").read_text(encoding="utf-8")
+    file = ROOT / "results" / "benchmarks" / "optimiser-step.json"
+    for name, found in json.loads(file.read_text(encoding="utf-8"))["milliseconds a step"].items():
+        ratios = " | ".join(f"{found[f'over {other}']:.2f}" for other in ("weights", "default"))
+        assert f"| {name} | {found['weights in all']:,} | {ratios} |" in text
+
+
 def test_algorithms_page_has_the_figures_of_the_tables() -> None:
     """Mean NLL of each contestant on each table, and the seconds, as `benchmarks/tables_by_chains.py` wrote them."""
     text = (ROOT / "docs" / "algorithms.md").read_text(encoding="utf-8")

@@ -149,7 +149,7 @@ class BayesianModel(Generic[PredictionT]):
         self.size = self.bayesian[-1].stop
         self.fixed_size = self.fixed[-1].stop if self.fixed else 0
         self._aliases = _aliases(self.net)
-        self._kept_rows = kept_rows(self.net, parameters)
+        self.kept_rows = kept_rows(self.net, parameters)
 
     def __repr__(self) -> str:
         count = sum(self.net.get_parameter(name).numel() for name in self.frozen)
@@ -357,11 +357,11 @@ class BayesianModel(Generic[PredictionT]):
         Returns:
             The tensors by name, changed ones as copies.
         """
-        if not self._kept_rows:
+        if not self.kept_rows:
             return tensors
         kept = {
             name: keep_rows(tensors[name], self.net.get_parameter(name), row)
-            for name, row in self._kept_rows
+            for name, row in self.kept_rows
             if name in tensors
         }
         return {**tensors, **kept}

@@ -22,15 +22,22 @@ from torch import Tensor, nn
 from r2d2net import checkpoint
 from r2d2net.errors import CheckpointError, DataError, ParameterError, require, require_seed, require_whole
 from r2d2net.forward_draws import forward_draws
-from r2d2net.inference.base import Draws, DrawSource, copied, flatten, part
+from r2d2net.inference.base import Draws, DrawSource, Method, copied, flatten, part
 from r2d2net.interval_calibration import IntervalCalibration
 from r2d2net.likelihoods.base import Noise
 from r2d2net.model import BayesianModel, Tensors, refusing_inputs, require_module
-from r2d2net.network_inputs import Units, as_tensors, for_model
+from r2d2net.network_inputs import Units, as_tensors, for_model, no_units
 from r2d2net.posterior_views import draw_history, facts_of, html_facts, summary_table
 from r2d2net.prediction import PredictionT
 from r2d2net.provenance import provenance
-from r2d2net.specification import method_from, model_from, reading, require_classes, require_same_network
+from r2d2net.specification import (
+    method_from,
+    model_from,
+    reading,
+    require_classes,
+    require_same_network,
+    settings_of,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -83,6 +90,41 @@ class Posterior(Generic[PredictionT]):
         self.candidates = [] if candidates is None else candidates
         self.health = {} if health is None else health
         self.calibration = calibration
+
+    @classmethod
+    def of(
+        cls,
+        source: DrawSource[Any],
+        method: Method,
+        *,
+        n: int,
+        steps: int,
+        seed: int = 0,
+        units: Units | None = None,
+        flat_target: bool = True,
+        history: list[dict[str, float]] | None = None,
+    ) -> Self:
+        """Make the posterior of a training loop of one's own; it can be saved, and later steps do not change it.
+
+        Args:
+            source: What the trainer's `finish` returned.
+            method: The algorithm.
+            n: Number of training rows that the trainer was built for.
+            steps: Number of steps that it was built for.
+            seed: Seed of the loop's randomness, for the record.
+            units: Units by which the loop standardised inputs and targets; None if it did not.
+            flat_target: Whether the targets are one-dimensional.
+            history: One dict for each epoch, if there are any.
+
+        Returns:
+            The posterior.
+        """
+        model, state = source.model, copied(source.state)
+        own = no_units(torch.zeros((), dtype=model.dtype, device=model.device)) if units is None else units
+        settings = settings_of(
+            method, model, n=n, steps=steps, seed=seed, flat_target=flat_target, standardize=units is not None
+        )
+        return cls(source.with_state(state), own, flat_target=flat_target, history=history, settings=settings)
 
     @property
     def model(self) -> BayesianModel[PredictionT]:

@@ -191,6 +191,45 @@ def _build(contract: type, specification: Specification, classes: Classes) -> An
         raise CheckpointError(f"the saved run's {name} is not {other}: {reason}", fix="fit again") from error
 
 
+def settings_of(
+    method: Method, model: BayesianModel[Any], *, n: int, steps: int, seed: int, flat_target: bool, standardize: bool
+) -> dict[str, Any]:
+    """Return the settings of a run in a loop of one's own, as `fit` records those of its runs.
+
+    Args:
+        method: The algorithm.
+        model: The model.
+        n: Number of training rows.
+        steps: Number of steps of the run.
+        seed: Seed of its randomness.
+        flat_target: Whether the targets were one-dimensional.
+        standardize: Whether inputs or targets were standardised.
+
+    Returns:
+        The settings as JSON.
+    """
+    return {
+        "prior": None,
+        "restarts": 1,
+        "candidate": "given",
+        "restart": 0,
+        "algorithm": describe(method),
+        "model": describe_model(model),
+        "network": network_text(model),
+        "epochs": 1,
+        "batch_size": None,
+        "seed": int(seed),
+        "validation": None,
+        "patience": None,
+        "score": "nll",
+        "standardize": standardize,
+        "n": int(n),
+        "batches": int(steps),
+        "flat_target": flat_target,
+        "loop": "own",
+    }
+
+
 def network_text(model: BayesianModel[Any]) -> str:
     """Return the network's repr without memory addresses; it shows activations, which parameters do not."""
     return re.sub(r"0x[0-9a-f]+", "0x", repr(model.net))

@@ -7,7 +7,7 @@ the first steps, since Adam's first ones know no scale, and then falls to zero a
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain
@@ -94,6 +94,7 @@ class Descent:
             self.largest_step = settings.lr
         else:
             self.largest_step = default_step(steps) if default_lr is None else default_lr
+        self.own_schedule: Callable[[int], float] | None = None
         self.blocks = Blocks(spans_of(model.bayesian), self.step_unit())
         self.fixed_blocks = Blocks(spans_of(model.fixed), self.fixed_step_unit())
 
@@ -109,10 +110,16 @@ class Descent:
 
     def learning_rate(self, t: int) -> float:
         """Return the step size at step t of the run."""
-        rising = min(1.0, t / (RISE_SHARE * self.steps))
+        if self.own_schedule is not None:
+            return self.own_schedule(t)
+        rising = self.rising(t)
         if self.settings.schedule == "constant":
             return self.largest_step * rising
         return self.largest_step * rising * 0.5 * (1 + math.cos(math.pi * min(1.0, (t - 1) / self.steps)))
+
+    def rising(self, t: int) -> float:
+        """Return the step size at step t as a share of the largest, were it not to fall."""
+        return min(1.0, t / (RISE_SHARE * self.steps))
 
     def noise_rate(self, rows: int, t: int) -> float:
         """Return the weight of a batch in the running mean of squared residuals, which remembers about one epoch."""

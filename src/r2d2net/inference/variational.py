@@ -21,6 +21,7 @@ are refreshed and with them c.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple, Self
@@ -186,6 +187,7 @@ class MeanField(Trainer[VariationalState]):
         is_plain = settings.draws == 1 and not settings.compile
         self.joint: JointStep | None = joint_step_of(model, self.descent) if is_plain else None
         self.rows = Rows()
+        self.own_temperature: Callable[[int], float] | None = None
 
     # --- start
 
@@ -220,15 +222,21 @@ class MeanField(Trainer[VariationalState]):
 
     def step(self, state: VariationalState, batch: Batch, generator: torch.Generator) -> tuple[VariationalState, Info]:
         t = int(state.step) + 1
-        lr, beta = self.descent.learning_rate(t), self.temperature(t) / self.descent.n
-        drawn, noise, nll = self._descend(state, batch, generator, t, lr, beta)
+        drawn, noise, nll = self._descend(state, batch, generator, t)
         state = state._replace(step=state.step + 1, noise=noise)
-        info = Info(nll, lr, self.temperature(t))
-        if t % self.settings.sweep_every == 0:
-            if not bool(torch.isfinite(nll + state.mean.sum() + state.rho.sum())):
-                return state, info  # diverged: no prior has scales for such weights
+        info = Info(nll, self.descent.learning_rate(t), self.temperature(t))
+        if t % self.settings.sweep_every == 0 and self.can_sweep(state, nll):
             self.sweep(state, drawn, generator)
         return state, info
+
+    def can_sweep(self, state: VariationalState, nll: Tensor) -> bool:
+        """Tell whether the run is finite: no prior has scales for the weights of one that diverged.
+
+        Args:
+            state: The state.
+            nll: Loss of the last batch.
+        """
+        return bool(torch.isfinite(nll + state.mean.sum() + state.rho.sum()))
 
     def sweep(self, state: VariationalState, drawn: Tensor | None, generator: torch.Generator) -> None:
         """Refresh the scales given the moments of q, the step's draw of the weights, or a new draw and the moments."""
@@ -267,7 +275,7 @@ class MeanField(Trainer[VariationalState]):
         return self.draw(state, generator)
 
     def _descend(
-        self, state: VariationalState, batch: Batch, generator: torch.Generator, t: int, lr: float, beta: float
+        self, state: VariationalState, batch: Batch, generator: torch.Generator, t: int
     ) -> tuple[Tensor | None, Noise, Tensor]:
         """Take a step of q(w); return the draw of the weights if a sweep needs it, the noise and the loss."""
         settings, likelihood = self.settings, self.model.likelihood
@@ -291,21 +299,39 @@ class MeanField(Trainer[VariationalState]):
             gradients.div_(settings.draws)
         if settings.clip is not None:
             clip_gradients([*gradients.mean, *gradients.rho, gradients.fixed], settings.clip)
-        moments = state.moments
+        self.move(state, gradients, scale, self.sizes(t, len(y)), at_draw=self._defers(drawn))
+        return drawn if keep else None, noise, gradients.nll
+
+    def move(
+        self,
+        state: VariationalState,
+        gradients: Gradients,
+        scale: Tensor | None,
+        sizes: Sizes,
+        *,
+        at_draw: bool = False,
+    ) -> None:
+        """Move q(w) and the deterministic parameters by the likelihood's gradients and those of the KL, in place.
+
+        Args:
+            state: The state.
+            gradients: Gradients of the mean loss of a batch.
+            scale: Deviations of the weights, which are overwritten; None computes them block by block.
+            sizes: Number and sizes of the step.
+            at_draw: Whether ``gradients.rho`` are draws, of which native kernels make the gradients.
+        """
+        moments, t, lr = state.moments, sizes.t, sizes.lr
         if self.native is not None:
-            rates = t, lr, self.rho_rate(lr)
-            self.native.update(
-                state, self.blocks, (gradients.mean, gradients.rho), rates, beta, at_draw=self._defers(drawn)
-            )
+            rates = t, lr, sizes.lr_rho
+            self.native.update(state, self.blocks, (gradients.mean, gradients.rho), rates, sizes.beta, at_draw=at_draw)
             self.descent.step_fixed(state.fixed, gradients.fixed, moments["fixed"], t, lr)
-            return drawn if keep else None, noise, gradients.nll
+            return
         scales = self.family.deviations(state, self.blocks) if scale is None else self.blocks.of(scale)
         vectors = state.mean, state.rho, state.precision, *moments["mean"], *moments["rho"]
         lists = scales, *map(self.blocks.of, vectors), gradients.mean, gradients.rho, self.blocks.units
         for *piece, unit in zip(*lists, strict=True):
-            self._update(Piece(*piece), unit, t, lr, beta)
+            self._update(Piece(*piece), unit, sizes)
         self.descent.step_fixed(state.fixed, gradients.fixed, moments["fixed"], t, lr)
-        return drawn if keep else None, noise, gradients.nll
 
     def _descend_jointly(
         self, state: VariationalState, x: Tensor, y: Tensor, generator: torch.Generator, t: int
@@ -333,8 +359,8 @@ class MeanField(Trainer[VariationalState]):
         lr, beta = self.descent.learning_rate(t), self.temperature(t) / self.descent.n
         return Sizes(t, lr, self.rho_rate(lr), beta, self.descent.noise_rate(rows, t))
 
-    def _update(self, piece: Piece, unit: float | Tensor, t: int, lr: float, beta: float) -> None:
-        rho_step = Step.at(t, self.rho_rate(lr))
+    def _update(self, piece: Piece, unit: float | Tensor, sizes: Sizes) -> None:
+        t, lr, beta, rho_step = sizes.t, sizes.lr, sizes.beta, Step.at(sizes.t, sizes.lr_rho)
         if isinstance(unit, Tensor):
             numbers = torch.tensor([*Step.at(t, lr)[:4], *rho_step[:4], beta], dtype=unit.dtype, device=unit.device)
             fused(update_by_numbers)(self.family.form, piece, unit, numbers)
@@ -419,8 +445,30 @@ class MeanField(Trainer[VariationalState]):
         settings = self.settings
         return lr * (self.rho_share if settings.lr_rho is None else settings.lr_rho / self.descent.largest_step)
 
+    def with_schedule(
+        self, lr: Callable[[int], float] | None = None, temperature: Callable[[int], float] | None = None
+    ) -> Self:
+        """Build the same trainer with step sizes and a weight of the KL of one's own.
+
+        Args:
+            lr: Gives the step size of step 1, 2, ..., in the units of the settings' ``step_unit``; None keeps that of
+                the settings.
+            temperature: Gives the weight of the KL; None keeps that of the settings.
+
+        Returns:
+            The new trainer.
+        """
+        changed = copy.copy(self)
+        changed.own_temperature = self.own_temperature if temperature is None else temperature
+        if lr is not None:
+            changed.descent = copy.copy(self.descent)
+            changed.descent.own_schedule = lr
+        return changed
+
     def temperature(self, t: int) -> float:
         """Return the weight of the KL at step t."""
+        if self.own_temperature is not None:
+            return self.own_temperature(t)
         rising = min(1.0, t / (self.warm_up * self.descent.steps)) if self.warm_up > 0 else 1.0
         return self.settings.temperature * rising
 
