@@ -32,6 +32,7 @@ from r2d2net.network_parts import (
     train,
     warn_of_moving_statistics,
 )
+from r2d2net.network_start import Start, suited_start
 from r2d2net.prediction import Prediction, PredictionT
 from r2d2net.prior_assignment import AnyPrior as AnyPrior
 from r2d2net.prior_assignment import assign_priors, frozen_names, require_learnable, require_unfrozen
@@ -343,6 +344,15 @@ class BayesianModel(Generic[PredictionT]):
             net: The network or a variant with the same names of modules.
         """
         train(net, self._in_evaluation)
+
+    def suited_start(self) -> Start:
+        """Decide what a fit starts from where the user does not say: weights of a trained network, or new ones.
+
+        Returns:
+            The start, and what to tell the user.
+        """
+        learnt = {slot.name for slot in (*self.bayesian, *self.fixed)}
+        return suited_start(self.net, learnt, has_frozen=bool(self.frozen))
 
     def warn_of_moving_statistics(self) -> None:
         """Warn if running statistics of frozen parts would change, since these were given in training mode."""
