@@ -22,11 +22,12 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from r2d2net.parameter_roles import is_normalization
+
 BATCHES = 10  # a dry run to give lazy layers their shapes is fewer
 ROOM = 1.005  # for the rounding of lower precisions
 DEVIATIONS = 6.0  # of the moments of an embedding, standard errors
 LINEAR = (nn.Linear, nn.modules.conv._ConvNd)
-NORMALIZATION = (nn.modules.batchnorm._NormBase, nn.LayerNorm, nn.GroupNorm, nn.RMSNorm)
 
 
 class Start(NamedTuple):
@@ -60,7 +61,7 @@ def suited_start(net: nn.Module, learnt: Collection[str], *, has_frozen: bool) -
         mine = {k: p.detach() for k, p in module.named_parameters(recurse=False) if id(p) in own}
         if not mine:
             continue
-        sign = _norm_sign(module, mine) if isinstance(module, NORMALIZATION) else None
+        sign = _norm_sign(module, mine) if is_normalization(module) else None
         if sign is not None:
             name = own[id(getattr(module, next(iter(mine))))]
             return Start("net", f"net looks trained ({name.rpartition('.')[0] or type(module).__name__!r} {sign})")
