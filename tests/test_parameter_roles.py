@@ -29,8 +29,9 @@ class ChannelsNorm(nn.Module):
         self.gamma = nn.Parameter(torch.ones(channels))
 
     def forward(self, x):
-        rows, channels, height, width = x.shape
-        return nn.functional.normalize(x, dim=1) * self.gamma.view(1, channels, 1, 1)
+        if x.dim() != 4:
+            raise IndexError("images are needed")
+        return nn.functional.normalize(x, dim=1) * self.gamma.view(1, -1, 1, 1)
 
 
 class LayerScale(nn.Module):
