@@ -214,7 +214,7 @@ class DivergenceError(R2D2NetError, ArithmeticError):
 
 
 class FitWarning(UserWarning):
-    """A finished fit that does not make sense: worse than a constant, or a constant where there is more to find."""
+    """A fit that does not make sense, worse than a constant say, or that starts otherwise than its user may think."""
 
 
 class PruningWarning(UserWarning):

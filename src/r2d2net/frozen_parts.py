@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from r2d2net.errors import ParameterError
+from r2d2net.parameter_roles import results_of_graphs
 
 
 def copy_sharing(net: nn.Module, names: Collection[str]) -> nn.Module:
@@ -28,7 +29,7 @@ def copy_sharing(net: nn.Module, names: Collection[str]) -> nn.Module:
     Returns:
         The copy. Shared parameters require no gradient in it.
     """
-    memo: dict[int, object] = {}
+    memo = results_of_graphs(net)
     for name, parameter in net.named_parameters():
         if name in names and type(parameter) is nn.Parameter:
             memo[id(parameter)] = nn.Parameter(parameter.detach(), requires_grad=False)

@@ -11,7 +11,7 @@ import copy
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, Generic, NamedTuple, Self, cast
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Self, cast
 
 import torch
 from torch import Tensor, nn
@@ -32,19 +32,18 @@ from r2d2net.network_parts import (
     train,
     warn_of_moving_statistics,
 )
+from r2d2net.network_start import Start, suited_start
+from r2d2net.parameter_roles import LENGTH, NORM, TENSORS, roles_of
 from r2d2net.prediction import Prediction, PredictionT
 from r2d2net.prior_assignment import AnyPrior as AnyPrior
 from r2d2net.prior_assignment import assign_priors, frozen_names, require_learnable, require_unfrozen
 from r2d2net.priors import R2D2, Gaussian, ScaleMixturePrior
 
+if TYPE_CHECKING:
+    import pandas as pd
+
 OtherT = TypeVar("OtherT", bound=Prediction)
 Tensors = dict[str, Tensor]
-NORMALIZATION = (
-    nn.modules.batchnorm._NormBase,
-    nn.LayerNorm,
-    nn.GroupNorm,
-    nn.RMSNorm,
-)
 NEUTRAL = (nn.Flatten, nn.Unflatten, nn.Identity, nn.Dropout)  # layers that leave a linear network linear
 
 
@@ -82,7 +81,8 @@ class BayesianModel(Generic[PredictionT]):
 
     Args:
         net: Any module. It is copied, except for the memory of its frozen parameters; the original is never changed.
-        prior: Prior of every weight tensor (two or more dimensions, outside normalisation layers), or a mapping from
+        prior: Prior of every weight tensor (two or more dimensions, outside normalisation layers; `summary` shows the
+            role of each parameter, and `parameter_roles` says how it is found), or a mapping from
             name patterns such as ``"head.*.weight"`` to priors, of which the first that matches is used: weights that
             no pattern matches are then deterministic, and so are those whose pattern has None. R2D2 by default.
         likelihood: Distribution of the targets given the outputs; Gaussian by default.
@@ -137,9 +137,9 @@ class BayesianModel(Generic[PredictionT]):
         require_learnable(parameters)
         require_unfrozen(prior, every, self.frozen)
         chosen_prior = R2D2() if prior is None else prior
-        normal = norm_names(self.net)
+        self.roles = roles_of(self.net)
         priors = assign_priors(
-            every, parameters, normal, chosen_prior, bias, norm, deterministic, _input_weights(self.net)
+            every, parameters, self.roles, chosen_prior, bias, norm, deterministic, _input_weights(self.net)
         )
         self.bayesian = _slots({n: p for n, p in parameters.items() if priors[n] is not None}, priors)
         self.fixed = _slots({n: p for n, p in parameters.items() if priors[n] is None}, priors)
@@ -155,6 +155,43 @@ class BayesianModel(Generic[PredictionT]):
         count = sum(self.net.get_parameter(name).numel() for name in self.frozen)
         kinds = f"{self.size} Bayesian and {self.fixed_size} deterministic parameters"
         return f"BayesianModel({kinds}, {count} frozen)" if count else f"BayesianModel({kinds})"
+
+    def summary(self) -> pd.DataFrame:
+        """Tabulate what becomes of every parameter.
+
+        Returns:
+            A row for each parameter of the network: what it is to its module (see `parameter_roles`), shape, count,
+            prior ("deterministic" without one, "frozen" where it keeps its value), and He's deviation sqrt(2 / fan-in),
+            the unit of its steps and of its start.
+
+        Example:
+            >>> BayesianModel(nn.Sequential(nn.Linear(8, 5), nn.LayerNorm(5)), prior=Gaussian()).summary()
+                          role  shape  count                prior  unit
+            parameter
+            0.weight    weight  5 x 8     40  Gaussian(scale=1.0)   0.5
+            0.bias        bias      5      5  Gaussian(scale=1.0)   0.5
+            1.weight      norm      5      5        deterministic   1.0
+            1.bias        norm      5      5        deterministic   1.0
+        """
+        import pandas as pd
+
+        scales = {"bayesian": self.he_scale(), "fixed": self.fixed_he_scale()}
+        units = {slot.name: float(slot.of(scales["bayesian"]).reshape(-1)[0]) for slot in self.bayesian}
+        units |= {slot.name: float(slot.of(scales["fixed"]).reshape(-1)[0]) for slot in self.fixed}
+        priors = {slot.name: repr(slot.prior) for slot in self.bayesian}
+        priors |= dict.fromkeys(self.frozen, "frozen")
+        rows = [
+            {
+                "parameter": name,
+                "role": self.roles[name],
+                "shape": " x ".join(map(str, parameter.shape)) or "1",
+                "count": parameter.numel(),
+                "prior": priors.get(name, "deterministic"),
+                "unit": units.get(name, math.nan),
+            }
+            for name, parameter in self.net.named_parameters()
+        ]
+        return pd.DataFrame(rows).set_index("parameter")
 
     @property
     def device(self) -> torch.device:
@@ -194,8 +231,7 @@ class BayesianModel(Generic[PredictionT]):
             [R2D2(a_pi=0.6, b=0.5, sigma0=1.0), Gaussian(scale=2.0)]
         """
         require_instance(prior, ScaleMixturePrior, "prior", "prior", "use one of r2d2net.priors")
-        normal = norm_names(self.net)
-        weights = {slot.name for slot in self.bayesian if len(slot.shape) > 1} - normal
+        weights = {slot.name for slot in self.bayesian if self.roles[slot.name] in TENSORS}
         if not weights:
             fix = "give one weight matrix of the model a prior"
             raise ParameterError("has no place", argument="prior", value=prior, fix=fix)
@@ -280,9 +316,8 @@ class BayesianModel(Generic[PredictionT]):
             The Bayesian weights and the deterministic parameters.
         """
         mean, fixed = self.own_weights()
-        normal = norm_names(self.net)
         for slot in self.bayesian:
-            if slot.name in normal:
+            if self.roles[slot.name] in (NORM, LENGTH):
                 continue
             if len(slot.shape) > 1:
                 slot.of(mean).normal_(generator=generator).mul_(math.sqrt(2 / fan_in(slot.shape)))
@@ -343,6 +378,15 @@ class BayesianModel(Generic[PredictionT]):
             net: The network or a variant with the same names of modules.
         """
         train(net, self._in_evaluation)
+
+    def suited_start(self) -> Start:
+        """Decide what a fit starts from where the user does not say: weights of a trained network, or new ones.
+
+        Returns:
+            The start, and what to tell the user.
+        """
+        learnt = {slot.name for slot in (*self.bayesian, *self.fixed)}
+        return suited_start(self.net, learnt, has_frozen=bool(self.frozen))
 
     def warn_of_moving_statistics(self) -> None:
         """Warn if running statistics of frozen parts would change, since these were given in training mode."""
@@ -441,12 +485,7 @@ def _input_weights(net: nn.Module) -> set[str]:
 
 def norm_names(net: nn.Module) -> set[str]:
     """Return the names of the parameters of normalisation layers."""
-    return {
-        f"{prefix}.{name}" if prefix else name
-        for prefix, module in net.named_modules()
-        if isinstance(module, NORMALIZATION)
-        for name, _ in module.named_parameters(recurse=False)
-    }
+    return {name for name, role in roles_of(net).items() if role == NORM}
 
 
 def _aliases(net: nn.Module) -> dict[str, str]:

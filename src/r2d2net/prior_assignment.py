@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from r2d2net.errors import Argument, ParameterError, Value, require_instance
+from r2d2net.parameter_roles import DIRECTION, NORM, TENSORS
 from r2d2net.priors import ScaleMixturePrior
 
 AnyPrior = ScaleMixturePrior[Any]
@@ -64,7 +65,7 @@ def _require_matches(argument: str, patterns: Iterable[str], parameters: Mapping
 def assign_priors(
     every: Mapping[str, Tensor],
     parameters: Mapping[str, Tensor],
-    normal: Collection[str],
+    roles: Mapping[str, str],
     prior: AnyPrior | Mapping[str, AnyPrior | None],
     bias: AnyPrior | None,
     norm: AnyPrior | None,
@@ -76,7 +77,7 @@ def assign_priors(
     Args:
         every: All parameters of the network, which patterns may name.
         parameters: Those that are not frozen.
-        normal: Names of the parameters of normalisation layers.
+        roles: What each parameter is to its module, by name (`parameter_roles`).
         prior: Prior of weight tensors, or a mapping from patterns of names to priors.
         bias: Prior of the remaining parameters.
         norm: Prior of the parameters of normalisation layers.
@@ -98,15 +99,17 @@ def assign_priors(
     _require_matches("prior", patterns, every)
     _require_matches("deterministic", deterministic, every)
     assigned: dict[str, AnyPrior | None] = {}
-    for name, parameter in parameters.items():
+    for name in parameters:
         matches = [p for pattern, p in patterns.items() if fnmatchcase(name, pattern)]
         if any(fnmatchcase(name, pattern) for pattern in deterministic):
             assigned[name] = None
         elif matches:
             assigned[name] = matches[0]
-        elif name in normal:
+        elif roles[name] == NORM:
             assigned[name] = norm
-        elif parameter.dim() < 2:
+        elif roles[name] == DIRECTION:
+            assigned[name] = None
+        elif roles[name] not in TENSORS:
             assigned[name] = bias
         elif isinstance(prior, Mapping):
             assigned[name] = None

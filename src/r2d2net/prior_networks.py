@@ -7,7 +7,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Mapping
 from typing import Any
 
@@ -24,6 +23,7 @@ from r2d2net.likelihoods.negative_binomial import DispersedCounts
 from r2d2net.likelihoods.student_t import HeavyTailed
 from r2d2net.model import AnyPrior, BayesianModel, Slot, refusing_inputs
 from r2d2net.network_inputs import Units, for_model, measure_units
+from r2d2net.parameter_roles import copied
 from r2d2net.prediction import Classification, Counts, Prediction, Regression
 from r2d2net.priors.elicitation import participation, stated_shapes
 from r2d2net.priors.elicited import Elicited, Implied
@@ -63,11 +63,7 @@ def elicited(
     given = next((each for each in priors.values() if isinstance(each, BayesianModel)), None)
     own = _likelihood(given.likelihood if likelihood is None and given is not None else likelihood)
     if net is None:
-        net = (
-            nn.Linear(_rows(x).shape[1], _width(own, y))
-            if given is None
-            else copy.deepcopy(given.net).requires_grad_(True)
-        )
+        net = nn.Linear(_rows(x).shape[1], _width(own, y)) if given is None else copied(given.net).requires_grad_(True)
     models = {
         name: each if isinstance(each, BayesianModel) else BayesianModel(net, each, own)
         for name, each in priors.items()

@@ -16,6 +16,7 @@ from r2d2net.inference.base import Draws, DrawSource
 from r2d2net.likelihoods.base import Unit
 from r2d2net.model import Tensors
 from r2d2net.network_inputs import Units
+from r2d2net.parameter_roles import copied
 from r2d2net.posterior import Posterior
 from r2d2net.prediction import PredictionT
 
@@ -37,7 +38,7 @@ class DoubleDraws(DrawSource[Any]):
 
     def __init__(self, source: DrawSource[Any]) -> None:
         model = copy.copy(source.model)
-        model.net = copy.deepcopy(source.model.net).double()
+        model.net = copied(source.model.net).double()
         super().__init__(model, source.state)
         self.inner, self.draws_noise = source, source.draws_noise
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
-from typing import Any, Literal, TypeGuard
+from typing import Any, Literal, Self, TypeGuard, TypeVar
 
 import torch
 from torch import Tensor
@@ -22,10 +22,14 @@ from r2d2net.inference.adam import Moments, Step, adam_step
 from r2d2net.inference.base import Method, make_plain
 from r2d2net.model import BayesianModel, Slot
 
+STARTS = "auto", "he", "net"
 NOISE_RATES = 0.01, 0.2  # bounds of a batch's weight in the running mean of squared residuals
 RISE_SHARE = 0.05  # of the steps, over which the step size rises: Adam's first steps know no scale
 LARGEST_STEP, SHORT_RUN = 0.3, 800  # largest step size, in units of He's deviation, of runs of so many steps or fewer
 NO_BFLOAT16 = ("not implemented for 'BFloat16'", "could not create a primitive")  # how torch says that it cannot
+
+
+SettingsT = TypeVar("SettingsT", bound=Any)  # a dataclass of settings with a field ``start``
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,7 +45,8 @@ class Training(Method):
         schedule: "cosine" lets the step size fall to zero over the run, "constant" keeps it.
         temperature: Weight of the prior; 1 is Bayes' rule.
         sweep_every: Steps between two refreshes of the scales of hierarchical priors.
-        start: "he" draws He-normal weights, "net" starts from the network's own (a trained network, say).
+        start: "he" draws He-normal weights, "net" starts from the network's own, and "auto" decides by whether the
+            network was trained (see `network_start`): `fit` says so unless it is as torch made it.
         clip: Largest norm of the likelihood's gradient; None does not clip.
         autocast: "bfloat16" runs training's forward pass, and so its backward pass, in `torch.autocast` of that dtype:
             for float32 networks on hardware that has it. Likelihood, prior and optimiser stay in float32.
@@ -53,7 +58,7 @@ class Training(Method):
     schedule: Literal["cosine", "constant"] = "cosine"
     temperature: float = 1.0
     sweep_every: int = 8
-    start: Literal["he", "net"] = "he"
+    start: Literal["auto", "he", "net"] = "auto"
     clip: float | None = None
     autocast: Literal["bfloat16"] | None = None
 
@@ -67,8 +72,26 @@ class Training(Method):
         require_one_of("step_unit", self.step_unit, ("he", "one"))
         fix = (Argument("step_unit", "one"), " needs one, such as 5e-4")
         require(self.step_unit == "he" or self.lr is not None, "lr", self.lr, fix)
-        require_one_of("start", self.start, ("he", "net"))
+        require_one_of("start", self.start, STARTS)
         require(self.autocast in (None, "bfloat16"), "autocast", self.autocast, "use 'bfloat16' or None")
+
+    def settled(self, model: BayesianModel[Any]) -> Self:
+        return settled_start(self, model)
+
+
+def settled_start(settings: SettingsT, model: BayesianModel[Any]) -> SettingsT:
+    """Return settings with ``start`` "he" or "net" where it is "auto"; several runs start apart, by "he".
+
+    Args:
+        settings: Settings with a field ``start``.
+        model: The model.
+
+    Returns:
+        The settings.
+    """
+    if settings.start != "auto":
+        return settings
+    return replace(settings, start="he" if settings.runs > 1 else model.suited_start().name)
 
 
 class Descent:
@@ -89,7 +112,7 @@ class Descent:
         require(steps >= 1, "steps", steps, "give the number of steps of the whole run")
         casts = settings.autocast is None or model.dtype == torch.float32
         require(casts, "autocast", settings.autocast, f"it needs a float32 network, this one is {model.dtype}")
-        self.settings, self.model, self.n, self.steps = settings, model, n, steps
+        self.settings, self.model, self.n, self.steps = settled_start(settings, model), model, n, steps
         if settings.lr is not None:
             self.largest_step = settings.lr
         else:

@@ -15,7 +15,7 @@ fractions of a nat decide what is accepted.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple, Self
 
 import torch
 from torch import Tensor
@@ -24,7 +24,7 @@ from r2d2net.errors import Argument, ParameterError, Shown, require_whole
 from r2d2net.inference.base import Batch, Draws, Info, Method, Trainer, make_plain
 from r2d2net.inference.collection import Collection, Kept, collected, first, keep, no_draws, room_for
 from r2d2net.inference.coordinates import EXACT, Frame, GivenScales, JointScales
-from r2d2net.inference.descent import require_one_of, require_positive, require_share
+from r2d2net.inference.descent import STARTS, require_one_of, require_positive, require_share, settled_start
 from r2d2net.inference.nuts import NutsSettings, NutsState, require_pyro, start, transition
 from r2d2net.inference.scale_updates import ZERO_SHARE, off_zero
 from r2d2net.likelihoods.base import Noise, Unit
@@ -47,7 +47,8 @@ class HMC(Method):
         target_accept: Acceptance rate at which the step size aims: nearer to 1 where transitions diverge.
         max_tree_depth: A transition takes at most 2^depth - 1 gradients of all rows.
         temperature: Weight of the prior; 1 is Bayes' rule. The likelihood is raised to the power of one over it.
-        start: "he" starts at He-normal weights, "net" at the network's own (a trained network, say).
+        start: "he" starts at He-normal weights, "net" at the network's own,
+            "auto" decides by whether the network was trained (see `network_start`).
     """
 
     full_batch: ClassVar[bool] = True
@@ -61,7 +62,7 @@ class HMC(Method):
     target_accept: float = 0.8
     max_tree_depth: int = 10
     temperature: float = 1.0
-    start: Literal["he", "net"] = "he"
+    start: Literal["auto", "he", "net"] = "auto"
 
     def __post_init__(self) -> None:
         make_plain(self)
@@ -71,7 +72,7 @@ class HMC(Method):
             require_whole(name, getattr(self, name))
         require_positive("temperature", self.temperature)
         require_one_of("scales", self.scales, ("gibbs", "joint"))
-        require_one_of("start", self.start, ("he", "net"))
+        require_one_of("start", self.start, STARTS)
 
     @property
     def runs(self) -> int:
@@ -79,6 +80,9 @@ class HMC(Method):
 
     def default_epochs(self, n: int) -> int:
         return 300
+
+    def settled(self, model: BayesianModel[Any]) -> Self:
+        return settled_start(self, model)
 
     def build(self, model: BayesianModel[Any], *, n: int, steps: int) -> Chain:
         return Chain(self, model, n=n, steps=steps)
@@ -133,7 +137,7 @@ class Chain(Trainer[HMCState]):
                     *(Argument("bias", Shown("Gaussian(1.0)")), " for biases"),
                 ),
             )
-        self.settings, self.model = settings, model
+        self.settings, self.model = settled_start(settings, model), model
         self.nuts = NutsSettings(warm_up, settings.target_accept, settings.max_tree_depth)
         self.coordinates = JointScales(model) if settings.scales == "joint" else GivenScales(model)
 

@@ -29,14 +29,14 @@ from __future__ import annotations
 import math
 import warnings
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple, Self
 
 import torch
 from torch import Tensor
 
 from r2d2net.errors import DataError, ParameterError, Shown, Value, require_whole
 from r2d2net.inference.base import Batch, Info, Method, Trainer, copied, make_plain
-from r2d2net.inference.descent import require_one_of, require_share
+from r2d2net.inference.descent import STARTS, require_one_of, require_share, settled_start
 from r2d2net.inference.linear_gibbs import LinearChains, LinearGibbs, LinearGibbsState
 from r2d2net.inference.mean_field_family import VariationalState
 from r2d2net.inference.pareto_smoothing import pareto_weights
@@ -70,7 +70,8 @@ class LinearFirst(Method):
         epoch_steps: Sweeps or gradient steps of an epoch.
         chains: Chains of the linear fit, advanced side by side.
         burn_in: Share of its sweeps that is not kept.
-        start: "he" starts SVGI at He-normal weights, "net" at the network's own (a trained network, say).
+        start: "he" starts SVGI at He-normal weights, "net" at the network's own,
+            "auto" decides by whether the network was trained (see `network_start`).
         memory: Most bytes that all draws of A may take; where they would take more, they are thinned.
     """
 
@@ -84,7 +85,7 @@ class LinearFirst(Method):
     epoch_steps: int = 40
     chains: int = 4
     burn_in: float = 0.25
-    start: Literal["he", "net"] = "he"
+    start: Literal["auto", "he", "net"] = "auto"
     memory: int = 1 << 30
 
     def __post_init__(self) -> None:
@@ -93,10 +94,13 @@ class LinearFirst(Method):
         require_share("burn_in", self.burn_in, "use a number between 0 and 1", ends=False)
         for name in ("epoch_steps", "chains", "memory"):
             require_whole(name, getattr(self, name))
-        require_one_of("start", self.start, ("he", "net"))
+        require_one_of("start", self.start, STARTS)
 
     def default_epochs(self, n: int) -> int:
         return EPOCHS
+
+    def settled(self, model: BayesianModel[Any]) -> Self:
+        return settled_start(self, model)
 
     def build(self, model: BayesianModel[Any], *, n: int, steps: int) -> TwoStages:
         return TwoStages(self, model, n=n, steps=steps)
@@ -141,7 +145,7 @@ class TwoStages(Trainer[LinearFirstState]):
             problem = f"leaves no rows out in {sweeps} sweeps"
             raise ParameterError(problem, argument="algorithm", value=Shown("LinearFirst"), fix="use more epochs")
         self.linear: LinearChains = gibbs.build(self.parts.layer, n=n, steps=sweeps)
-        self.svgi = SVGIStart(self.parts.beside, "own", settings.start, n=n, steps=rest)
+        self.svgi = SVGIStart(self.parts.beside, "own", settled_start(settings, model).start, n=n, steps=rest)
         self.settings, self.model, self.n, self.steps = settings, model, n, steps
 
     # --- start

@@ -25,7 +25,7 @@ from __future__ import annotations
 import math
 import warnings
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple, Self
 
 import torch
 from torch import Tensor
@@ -37,7 +37,7 @@ from r2d2net.inference.chain_metric import REST, GaussNewton, Metric, metric_of
 from r2d2net.inference.chain_potential import ChainPotential, row_log_likelihoods
 from r2d2net.inference.chain_walk import Pace, Walkers, walk
 from r2d2net.inference.collection import Collection, Kept, by_chain, first, keep, no_draws, of_chain, room_for
-from r2d2net.inference.descent import require_one_of, require_positive, require_share
+from r2d2net.inference.descent import STARTS, require_one_of, require_positive, require_share, settled_start
 from r2d2net.inference.mean_field_family import VariationalState
 from r2d2net.inference.microcanonical import (
     Point,
@@ -84,7 +84,8 @@ class MCLMC(Method):
             classes and beside a linear path, else "dense".
         start_steps: Steps of SVGI; None for 300 under the dense prior and 1,000 under the model's own, and never more
             than 0.3 of the epochs.
-        start: "he" starts SVGI at He-normal weights, "net" at the network's own (a trained network, say).
+        start: "he" starts SVGI at He-normal weights, "net" at the network's own,
+            "auto" decides by whether the network was trained (see `network_start`).
         length: Length over which a direction is forgotten, in units of the square root of the number of weights.
         energy_variance: Variance of a step's energy error for each weight at which the step size aims.
         rows: Most rows of a gradient. Beyond, each epoch draws so many, with the gradient of all rows at its start as
@@ -106,7 +107,7 @@ class MCLMC(Method):
     thin: int = 1
     start_prior: Literal["dense", "own"] | None = None
     start_steps: int | None = None
-    start: Literal["he", "net"] = "he"
+    start: Literal["auto", "he", "net"] = "auto"
     length: float = 1.0
     energy_variance: float = ENERGY_VARIANCE
     rows: int = 4096
@@ -127,11 +128,14 @@ class MCLMC(Method):
             require_positive(name, getattr(self, name))
         if self.start_prior is not None:
             require_one_of("start_prior", self.start_prior, ("dense", "own"))
-        require_one_of("start", self.start, ("he", "net"))
+        require_one_of("start", self.start, STARTS)
         require(isinstance(self.adjusted, bool), "adjusted", self.adjusted, "use True or False")
 
     def default_epochs(self, n: int) -> int:
         return min(MOST_EPOCHS, max(LEAST_EPOCHS, ROWS_OF_EPOCHS // n))
+
+    def settled(self, model: BayesianModel[Any]) -> Self:
+        return settled_start(self, model)
 
     def build(self, model: BayesianModel[Any], *, n: int, steps: int) -> MicrocanonicalChains:
         return MicrocanonicalChains(self, model, n=n, steps=steps)
@@ -206,7 +210,7 @@ class MicrocanonicalChains(Trainer[MCLMCState]):
             )
         self.settings, self.model, self.n, self.steps = settings, model, n, steps
         self.draws_rows = n > settings.rows and not settings.adjusted
-        self.svgi = SVGIStart(model, prior, settings.start, n=n, steps=start_steps)
+        self.svgi = SVGIStart(model, prior, settled_start(settings, model).start, n=n, steps=start_steps)
         self.start_steps = start_steps
         self.potential = ChainPotential(model, settings.chains, settings.temperature)
         self.newton = GaussNewton(model, settings.directions, settings.temperature)

@@ -42,7 +42,7 @@ class SVGIStart:
         self,
         model: BayesianModel[Any],
         prior: Literal["dense", "own"],
-        start: Literal["he", "net"],
+        start: Literal["auto", "he", "net"],
         *,
         n: int,
         steps: int,

@@ -142,9 +142,10 @@ class Variational(Training):
         return Family({"free": FREE, "scaled": SCALED}[self.variance])
 
     def settled(self, model: BayesianModel[Any]) -> Self:
-        if self.compile != "auto":
-            return self
-        return replace(self, compile="native" if native_problem(model, self.family) is None else False)
+        settled = super().settled(model)
+        if settled.compile != "auto":
+            return settled
+        return replace(settled, compile="native" if native_problem(model, self.family) is None else False)
 
     def read(self, saved: Tensors, model: BayesianModel[Any], *, n: int, steps: int) -> DrawSource[Any]:
         # a finished run needs no kernels, which the machine that reads it may not have

@@ -21,6 +21,7 @@ from r2d2net.run.health import warn_of
 from r2d2net.run.prepare import Prepared, prepare
 from r2d2net.run.row_weights import require_weighing
 from r2d2net.run.several_runs import clear, run_several
+from r2d2net.run.start_notice import warn_of_start
 from r2d2net.run.train import Plan, train
 from r2d2net.specification import describe, describe_model, network_text
 
@@ -136,6 +137,7 @@ def fit(
     ).checked(data)
     prepared = prepare(model, data, request.batch_size, int(seed), request.validation, n, standardize, weights)
     request = request.with_epochs(prepared.batches.n, model)
+    warn_of_start(request.method, model, prepared.units)
     request.method.require_batches(prepared.batches.per_epoch())
     if request.chosen is not None and verbose and sys.stderr.isatty():
         print(f"algorithm {request.chosen}", file=sys.stderr)
