@@ -78,7 +78,7 @@ class Perceptron:
             Some do not suit every prior: see `r2d2net.registry.SUITABLE_PRIORS`.
         time: Seconds for stacking, those of the choice of the likelihood included, which less than 60 leave out: models
             and folds that are not expected to end in time are skipped, all but one
-            (``posterior_.settings["stack"]["time"]`` says which). The result then depends on the machine.
+            (the posterior's settings say which). The result then depends on the machine.
         epochs: Passes over the rows; by default the number that makes about 1,000 steps, from 20 to 300 (1,000 where
             SVGI averages its sweeps), and for algorithms that see all rows at once a number of their own.
         batch_size: Rows of a step; by default chosen from the number of rows.
