@@ -9,6 +9,8 @@ from r2d2net.shrinkage.pruning import prune
 from r2d2net.shrinkage.pruning_curve import PruningCurve, pruning_curve
 from r2d2net.shrinkage.relevance import Relevance, input_relevance
 from r2d2net.shrinkage.selection import Selection, select
+from r2d2net.shrinkage.smaller_network import SmallerNetwork, load_smaller
+from r2d2net.shrinkage.units import remove_units
 
 __all__ = [
     "Contributions",
@@ -18,12 +20,15 @@ __all__ = [
     "PruningCurve",
     "Relevance",
     "Selection",
+    "SmallerNetwork",
     "contributions",
     "effective_weights",
     "input_relevance",
     "interactions",
+    "load_smaller",
     "partial_dependence",
     "prune",
     "pruning_curve",
+    "remove_units",
     "select",
 ]
