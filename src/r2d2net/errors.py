@@ -221,6 +221,10 @@ class PruningWarning(UserWarning):
     """A cut that was not made as asked: a layer kept its best weight or unit, or something cannot be cut."""
 
 
+class UnvouchedWarning(UserWarning):
+    """A folder of an older version, which has no manifest: whether its parts belong together cannot be told."""
+
+
 class Interrupted(R2D2NetError):  # noqa: N818 (it is no error)
     """The user stopped a command that can go on; the message says how."""
 

@@ -14,22 +14,24 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from numbers import Integral
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, Literal, Self
+from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, Self
 
 import torch
 from torch import Tensor, nn
 
-from r2d2net import checkpoint
 from r2d2net.errors import CheckpointError, DataError, ParameterError, require, require_seed, require_whole
 from r2d2net.forward_draws import forward_draws
 from r2d2net.inference.base import Draws, DrawSource, Method, copied, flatten, part
 from r2d2net.interval_calibration import IntervalCalibration
 from r2d2net.likelihoods.base import Noise
+from r2d2net.manifest import Parts, Staging, opened, replacing
 from r2d2net.model import BayesianModel, Tensors, refusing_inputs, require_module
 from r2d2net.network_inputs import Units, as_tensors, for_model, no_units
 from r2d2net.posterior_views import draw_history, facts_of, html_facts, summary_table
 from r2d2net.prediction import PredictionT
 from r2d2net.provenance import provenance
+from r2d2net.saved_json import require_conforming
+from r2d2net.saved_values import HEADER, require_drawable, require_levels, require_units, require_values
 from r2d2net.specification import (
     method_from,
     model_from,
@@ -438,18 +440,33 @@ class Posterior(Generic[PredictionT]):
             ParameterError: If `fit` did not make the posterior, so that its settings are not known.
             CheckpointError: If the file cannot be written.
         """
-        if not self.settings:
-            problem = "this posterior has no settings, so it cannot say what it is"
-            raise ParameterError(problem, fix="save one made by fit")
-        path = Path(folder) / FILE
-        tensors = {f"state/{k}": v for k, v in flatten(self.state).items()}
+        self._require_settings()
+        with replacing(Path(folder)) as staging:
+            self.stage(staging)
+        return Path(folder) / FILE
+
+    def stage(self, staging: Staging) -> None:
+        """Add the posterior to the parts of a folder that are replaced together.
+
+        Args:
+            staging: Takes the parts (see `r2d2net.manifest`).
+
+        Raises:
+            ParameterError: If `fit` did not make the posterior, so that its settings are not known.
+        """
+        self._require_settings()
+        tensors = {f"state/{k}": v for k, v in flatten(self.source.state).items()}
         tensors |= {f"units/{k}": v for k, v in flatten(self.units).items()}
         if self.calibration is not None:
             tensors["calibration/levels"] = self.calibration.levels
         records = {"history": self.history, "candidates": self.candidates, "health": self.health}
         header = {**records, **provenance(self.settings, self.settings["seed"])}
-        checkpoint.write(path, tensors, header)
-        return path
+        staging.tensors(FILE, tensors, header)
+
+    def _require_settings(self) -> None:
+        if not self.settings:
+            problem = "this posterior has no settings, so it cannot say what it is"
+            raise ParameterError(problem, fix="save one made by fit")
 
     def _forward(self, drawn: Draws, inputs: Any, rows: int, vectorize: bool | None) -> Tensor:
         with refusing_inputs(inputs):
@@ -499,22 +516,78 @@ def load(folder: str | Path, net: nn.Module, *, classes: Sequence[type] = (), mm
             that the run used is not in ``classes``.
         ParameterError: If an argument is of the wrong kind.
     """
-    path = Path(folder) / FILE
-    if not path.exists() and (Path(folder) / INTERRUPTED).exists():
-        fix = f"finish it by fit(..., resume={str(folder)!r})"
-        raise CheckpointError("holds an interrupted run", value=Path(folder), fix=fix)
     require_module(net)
     require_classes(classes)
-    with reading(path):
-        tensors, header = checkpoint.read(path, mmap=mmap)
-        settings = header["settings"]
+    with opened(Path(folder)) as parts:
+        if not parts.has(FILE) and (Path(folder) / INTERRUPTED).exists():
+            fix = f"finish it by fit(..., resume={str(folder)!r})"
+            raise CheckpointError("holds an interrupted run", value=Path(folder), fix=fix)
+        return load_saved(read_saved(parts, mmap=mmap), net, classes)
+
+
+class Saved(NamedTuple):
+    """A posterior as its file has it, checked but not put together.
+
+    Attributes:
+        path: The file.
+        tensors: Tensors by name.
+        header: Everything else.
+    """
+
+    path: Path
+    tensors: Tensors
+    header: dict[str, Any]
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The settings of the run."""
+        settings: dict[str, Any] = self.header["settings"]
+        return settings
+
+
+def read_saved(parts: Parts, *, mmap: bool = False) -> Saved:
+    """Read the file of a posterior and check what it holds.
+
+    Args:
+        parts: The parts of its folder.
+        mmap: As in `load`.
+
+    Returns:
+        The content.
+
+    Raises:
+        CheckpointError: If it is missing, altered or no saved posterior.
+    """
+    path = parts.folder / FILE
+    tensors, header = parts.tensors(FILE, mmap=mmap)
+    require_conforming(header, HEADER, path)
+    require_values(tensors, path)
+    return Saved(path, tensors, header)
+
+
+def load_saved(saved: Saved, net: nn.Module, classes: Sequence[type] = ()) -> Posterior[Any]:
+    """Put a posterior together.
+
+    Args:
+        saved: What `read_saved` returned.
+        net: A network of the architecture that was fitted.
+        classes: As in `load`.
+
+    Returns:
+        The posterior.
+
+    Raises:
+        CheckpointError: If it is of another network.
+    """
+    settings = saved.settings
+    with reading(saved.path):
         model = model_from(net, settings["model"], classes)
         method, steps = method_from(settings["algorithm"], classes), settings["epochs"] * settings["batches"]
         if "fingerprint" not in settings["model"]:
-            _take_frozen(model, tensors)
-        source = method.read(part(tensors, "state/"), model, n=settings["n"], steps=steps)
-        posterior: Posterior[Any] = restored(source, tensors, header)
-        require_same_network(model, settings["network"], folder)
+            _take_frozen(model, saved.tensors)
+        source = method.read(part(saved.tensors, "state/"), model, n=settings["n"], steps=steps)
+        posterior: Posterior[Any] = restored(source, saved)
+        require_same_network(model, settings["network"], saved.path.parent)
     return posterior
 
 
@@ -528,16 +601,21 @@ def _take_frozen(model: BayesianModel[Any], tensors: Tensors) -> None:
             model.frozen_parts.replace({name: values[0].reshape(-1)[:size]})
 
 
-def restored(source: DrawSource[Any], tensors: Tensors, header: dict[str, Any]) -> Posterior[Any]:
-    """Return the posterior that a file's tensors and header describe, for the draws that were read from it."""
-    levels = part(tensors, "calibration/").get("levels")  # files of earlier versions have none
+def restored(source: DrawSource[Any], saved: Saved) -> Posterior[Any]:
+    """Return the posterior that a file describes, for the draws that were read from it."""
+    levels = part(saved.tensors, "calibration/").get("levels")  # files of earlier versions have none
+    units = Units.of(part(saved.tensors, "units/"), source.model.device)
+    require_units(units, saved.path)
+    require_drawable(source, saved.path)
+    if levels is not None:
+        require_levels(levels, saved.path)
     return Posterior(
         source,
-        Units.of(part(tensors, "units/"), source.model.device),
-        flat_target=header["settings"]["flat_target"],
-        history=header["history"],
-        settings=header["settings"],
-        candidates=header["candidates"],
-        health=header.get("health"),  # nor this
+        units,
+        flat_target=saved.settings["flat_target"],
+        history=saved.header["history"],
+        settings=saved.settings,
+        candidates=saved.header["candidates"],
+        health=saved.header.get("health"),  # nor this
         calibration=None if levels is None else IntervalCalibration(levels.cpu()),
     )

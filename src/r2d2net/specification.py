@@ -16,7 +16,16 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
-from r2d2net.errors import Argument, CheckpointError, ParameterError, Shown, Value
+from r2d2net.errors import (
+    Argument,
+    CheckpointError,
+    DataError,
+    DivergenceError,
+    ParameterError,
+    R2D2NetError,
+    Shown,
+    Value,
+)
 from r2d2net.inference.base import Method
 from r2d2net.likelihoods.base import Likelihood
 from r2d2net.model import AnyPrior, BayesianModel
@@ -34,10 +43,15 @@ def reading(path: Path) -> Iterator[None]:
     """Convert missing or malformed entries of a file to a `CheckpointError` of one line that names the file."""
     try:
         yield
+    except (CheckpointError, DataError, DivergenceError):
+        raise
     except KeyError as error:
-        raise CheckpointError(f"lacks {error.args[0]!r}, which a saved run has", value=path, fix="fit again") from error
-    except (TypeError, AttributeError) as error:
-        problem = f"is no saved run of this version of r2d2net ({error})"
+        raise CheckpointError(
+            f"lacks {error.args[0]!r:.80}, which a saved run has", value=path, fix="fit again"
+        ) from error
+    except (TypeError, AttributeError, ValueError, LookupError, RuntimeError, ArithmeticError, R2D2NetError) as error:
+        reason = " ".join(str(error).split())[:200] or type(error).__name__
+        problem = f"is no saved run of this version of r2d2net ({reason})"
         raise CheckpointError(problem, value=path, fix="fit again") from error
 
 

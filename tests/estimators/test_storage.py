@@ -14,6 +14,7 @@ from sklearn.exceptions import NotFittedError
 
 import r2d2net as rn
 from r2d2net import R2D2Classifier, R2D2Regressor
+from signed_folders import sign
 
 SMALL: dict[str, Any] = {"hidden": (5,), "epochs": 3, "draws": 5, "random_state": 0}
 
@@ -85,7 +86,11 @@ def test_a_pickle_before_importances_were_asked_for_still_gives_them(tmp_path: P
 def test_no_training_row_is_saved(tmp_path: Path) -> None:
     x, y = table()
     R2D2Regressor(**SMALL).fit(x, y).save(tmp_path)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["estimator.json", "posterior.safetensors"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "estimator.json",
+        "manifest.json",
+        "posterior.safetensors",
+    ]
     saved = (tmp_path / "estimator.json").read_text()
     assert not any(repr(float(value)) in saved for value in x.flat)
 
@@ -122,11 +127,13 @@ def test_what_cannot_be_saved_or_loaded_is_one_line(tmp_path: Path) -> None:
     content = json.loads(file.read_text())
     for broken in ("{", "[]", json.dumps({"estimator": "R2D2Regressor"}), json.dumps({**content, "network": {"a": 1}})):
         file.write_text(broken)
+        sign(tmp_path)
         with pytest.raises(rn.CheckpointError) as error:
             R2D2Regressor.load(tmp_path)
         assert "\n" not in str(error.value)
     evil = {**content["parameters"], "prior": {"type": "ScaleMixturePrior.__subclasses__", "arguments": {}}}
     file.write_text(json.dumps({**content, "parameters": evil}))
+    sign(tmp_path)
     with pytest.raises(rn.CheckpointError, match="does not have"):
         R2D2Regressor.load(tmp_path)
     model.set_params(random_state=np.random.RandomState(0))

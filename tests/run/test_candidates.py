@@ -216,7 +216,7 @@ def test_killed_while_two_processes_run(tmp_path):
     alone = killed_runs.run("restarts", "svgi", **{**options, "jobs": 1})
     assert same(resumed, alone)
     assert resumed.candidates == alone.candidates
-    assert [path.name for path in (tmp_path / "run").iterdir()] == ["posterior.safetensors"]
+    assert sorted(path.name for path in (tmp_path / "run").iterdir()) == ["manifest.json", "posterior.safetensors"]
 
 
 def test_a_resumed_choice_repeats_nothing(tmp_path, monkeypatch, one_by_one):
@@ -248,7 +248,7 @@ def test_a_finished_choice_is_returned_and_another_is_refused(tmp_path, monkeypa
     (tmp_path / module.FOLDER).mkdir()  # as a kill between the last save and the tidying leaves it
     monkeypatch.setattr(module, "train", None)
     assert same(fit(restarts=2, resume=tmp_path), first)
-    assert [path.name for path in tmp_path.iterdir()] == ["posterior.safetensors"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["manifest.json", "posterior.safetensors"]
     for other, message in (({"restarts": 3}, "restarts=2, here restarts=3"), ({}, "restarts=2, here restarts=1")):
         with pytest.raises(CheckpointError, match=message):
             fit(resume=tmp_path, **other)

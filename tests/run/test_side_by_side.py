@@ -283,7 +283,7 @@ def test_killed_and_resumed(method, every, tmp_path, monkeypatch):
     assert same(resumed, alone)
     assert resumed.history == alone.history
     assert resumed.candidates == alone.candidates
-    assert [path.name for path in tmp_path.iterdir()] == ["posterior.safetensors"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["manifest.json", "posterior.safetensors"]
 
 
 @pytest.mark.parametrize("after", [3, 9])

@@ -12,7 +12,7 @@ import pytest
 
 from r2d2net import checkpoint
 from r2d2net.errors import Argument, CheckpointError
-from r2d2net.tables.run_folder import ASIDE, PARTS
+from r2d2net.tables.run_folder import ASIDE, PARTS, write_run
 from table_runs import command, make_table
 
 CHILD = """
@@ -122,7 +122,7 @@ def test_an_older_run_outlives_a_second_attempt_that_is_refused(tmp_path):
     for part in PARTS:
         (finished / part).rename(finished / ASIDE / part)
     unfinished = {**json.loads(before), "state": "fitting"}
-    (finished / "run.json").write_text(json.dumps(unfinished))
+    write_run(finished, unfinished)
     there = sorted(path.name for path in finished.iterdir())
     refused = command(*quick, finished, "--overwrite", "--algorithm", "map")  # before anything is done
     assert refused.code == 2

@@ -9,6 +9,8 @@ from __future__ import annotations
 import errno
 import os
 import sys
+import warnings
+from collections.abc import Callable
 from inspect import cleandoc
 from typing import Annotated, Any, NoReturn
 
@@ -18,7 +20,7 @@ import r2d2net
 from r2d2net.cli import data_sets, elicit_command
 from r2d2net.cli.error_lines import as_option, command_of, usage_line
 from r2d2net.cli.paper_commands import add_paper_commands
-from r2d2net.errors import DivergenceError, Interrupted, R2D2NetError
+from r2d2net.errors import DivergenceError, Interrupted, R2D2NetError, UnvouchedWarning
 from r2d2net.tables import commands as table_commands
 
 # typer brings its own copy of click or uses the installed one, depending on its version
@@ -81,6 +83,7 @@ COMMANDS: Any = typer.main.get_command(app)
 def main() -> None:
     """Entry point of the `r2d2net` command."""
     words = sys.argv[1:] or ["--help"]
+    warnings.showwarning = _warning_printer(warnings.showwarning, quiet="--quiet" in words)
     try:
         code = app(words, standalone_mode=False)
         sys.stdout.flush()
@@ -102,6 +105,21 @@ def main() -> None:
     if code == INTERRUPTED:
         _fail("interrupted", 1)
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def _warning_printer(shown: Callable[..., None], *, quiet: bool) -> Callable[..., None]:
+    """Return a printer of warnings that says of folders of older versions in one note, whatever their number."""
+    said = quiet
+
+    def show(message: Warning | str, category: type[Warning], *where: Any) -> None:
+        nonlocal said
+        if not issubclass(category, UnvouchedWarning):
+            shown(message, category, *where)
+        elif not said:
+            said = True
+            typer.echo(f"note: {message}", err=True)
+
+    return show
 
 
 def _path(context: Any) -> str:

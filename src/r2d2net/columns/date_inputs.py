@@ -49,6 +49,12 @@ class DateEncoder(NumberEncoder):
     def inputs(self) -> list[str]:
         return super().inputs + [f"{self.name} ({end})" for part in self.parts for end in _ends(part)]
 
+    @property
+    def has_averages(self) -> bool:
+        """Whether the parts are known ones, each with its averages."""
+        known = set(self.parts) <= {SEASON, WEEKDAY, TIME}
+        return known and len(self.averages) == sum(len(_ends(part)) for part in self.parts)
+
     def encode(self, column: pd.Series | RawColumn, counts: Counts) -> Encoded:
         """Encode the dates; adds to ``counts`` what was not as it should be.
 

@@ -19,6 +19,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
+from datetime import datetime
 from itertools import chain, pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -32,6 +33,7 @@ from r2d2net.columns.phrases import counted, quoted_names
 from r2d2net.columns.raw_columns import READABLE
 from r2d2net.columns.target_statistics import TargetEncoder
 from r2d2net.errors import CheckpointError, DataError, ParameterError, Shown
+from r2d2net.saved_json import Each, fault_of, schema_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -156,11 +158,57 @@ class Columns:
             CheckpointError: The values are no columns.
         """
         try:
-            used = [_encoder_of(column)(**column) for column in plain["used"]]
-            return cls(tuple(used), dict(plain["left_out"]), dict(plain["read_as"]))
+            fault = fault_of(plain, SCHEMA) or next(filter(None, map(_fault, plain["used"])), None)
+            if fault is None:
+                used = [_encoder_of(column)(**column) for column in plain["used"]]
+                fault = next((f"{encoder.name!r} has {why}" for encoder in used if (why := _misfit(encoder))), None)
+                names = [encoder.name for encoder in used]
+                if len(set(names)) < len(names):
+                    fault = "two have one name"
         except (KeyError, TypeError, ValueError) as error:
-            reason = f"{type(error).__name__} {error}"
-            raise CheckpointError(f"the columns of the run cannot be read, {reason}", fix="fit again") from error
+            fault = f"{type(error).__name__} {error}"
+        if fault is not None:
+            raise CheckpointError(f"the columns of the run cannot be read, {fault}", fix="fit again")
+        return cls(tuple(used), dict(plain["left_out"]), dict(plain["read_as"]))
+
+
+SCHEMA = {"used": [{"name": str, "kind": str}], "left_out": Each(str), "read_as": Each(str)}
+KINDS = ("number", "date", "category", "category by target")
+
+
+def _fault(column: dict[str, Any]) -> str | None:
+    """Say what is wrong with the values of an encoder that a file kept."""
+    if column["kind"] not in KINDS:
+        return f"'kind' is {column['kind']!r:.60}"
+    return fault_of(column, schema_of(_encoder_of(column)))
+
+
+def _misfit(encoder: ColumnEncoder) -> str | None:
+    """Say which values of an encoder do not go together."""
+    if isinstance(encoder, CategoryEncoder):
+        fits = encoder.inputs and len(encoder.average) in (0, len(encoder.inputs))
+        return None if fits else "averages of other levels"
+    if isinstance(encoder, TargetEncoder):
+        outputs = len(encoder.overall)
+        lists = [*encoder.means, encoder.centers, encoder.scales, encoder.missing_means or encoder.overall]
+        alike = outputs > 0 and all(len(values) == outputs for values in lists)
+        fits = alike and len(encoder.means) == len(encoder.levels) and len(encoder.classes) in (0, outputs)
+        return None if fits and min(encoder.scales) > 0 else "averages of other levels"
+    if encoder.sd <= 0 or encoder.low > encoder.high:
+        return "no standard deviation or range"
+    if not (_is_date_format(encoder.form) if encoder.kind == "date" else len(encoder.form) != 1):
+        return f"the format {encoder.form!r:.60}"
+    if isinstance(encoder, DateEncoder) and not encoder.has_averages:
+        return "averages of other parts"
+    return None
+
+
+def _is_date_format(form: str) -> bool:
+    try:
+        datetime.strptime("", form)
+    except ValueError as error:  # that of a good format says that the empty text is not written in it
+        return "does not match format" in str(error)
+    return True
 
 
 def _encoder_of(column: dict[str, Any]) -> type[ColumnEncoder]:

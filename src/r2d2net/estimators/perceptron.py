@@ -37,9 +37,10 @@ from r2d2net.estimators.number_likelihood import number_likelihood
 from r2d2net.estimators.table_inputs import TableInputs
 from r2d2net.inference import method_named
 from r2d2net.likelihoods import Likelihood
+from r2d2net.manifest import Parts, opened, replacing
 from r2d2net.model import BayesianModel
 from r2d2net.nets import mlp
-from r2d2net.posterior import Posterior, load
+from r2d2net.posterior import Posterior, load_saved, read_saved
 from r2d2net.run.batches import mix
 from r2d2net.run.carrying_on import carry_on
 from r2d2net.run.choice import epochs_for
@@ -55,6 +56,7 @@ RELEVANCE_ROWS, RELEVANCE_DRAWS, SHUFFLES = 500, 50, 2
 CHECKPOINT_SECONDS = 5.0
 HIDDEN = (50, 50)
 FEWEST_STACKED = 12  # rows from which folds say something
+MALFORMED = (LookupError, TypeError, ValueError, AttributeError, RuntimeError, ArithmeticError, ParameterError)
 # parameters that are decided by the first rows of those that come in parts
 DECIDED = ("hidden", "activation", "prior", "algorithm", "likelihood", "random_state", "device")
 # by the names that `fit` and `predict` have for them
@@ -480,8 +482,10 @@ class Perceptron:
             "relevance": {name: part.tolist() for name, part in measures.items()},
             **self._own_state(),
         }
-        self.posterior_.save(folder)
-        return storage.write(Path(folder), content).parent
+        with replacing(Path(folder)) as staging:
+            self.posterior_.stage(staging)
+            staging.json(storage.FILE, content)
+        return Path(folder)
 
     @classmethod
     def load(cls, folder: str | Path, *, device: Any = None, classes: Sequence[type] = ()) -> Self:
@@ -499,7 +503,29 @@ class Perceptron:
             CheckpointError: If the folder holds no estimator of this class and this version of r2d2net.
         """
         require_classes(classes)
-        content = storage.read(Path(folder), cls.saved_as())
+        with opened(Path(folder)) as parts:
+            return cls.of_parts(parts, device=device, classes=classes)
+
+    @classmethod
+    def of_parts(cls, parts: Parts, *, device: Any = None, classes: Sequence[type] = ()) -> Self:
+        """Load an estimator from the open parts of its folder.
+
+        Args:
+            parts: The parts.
+            device: As in `load`.
+            classes: As in `load`.
+
+        Returns:
+            The fitted estimator.
+
+        Raises:
+            CheckpointError: As in `load`.
+        """
+        content = storage.read(parts, cls.saved_as())
+        saved = read_saved(parts)
+        storage.require_network(content, saved)
+        if device is not None:
+            device_of(device)
         try:
             parameters = storage.parameters_from(content["parameters"], classes)
             estimator = cls(**parameters if device is None else {**parameters, "device": device})
@@ -510,17 +536,51 @@ class Perceptron:
                 estimator.feature_names_in_ = np.array(content["feature_names_in"], dtype=object)
             inputs = content.get("inputs")  # earlier versions had none
             estimator._inputs = None if inputs is None else TableInputs.of(inputs)
+            estimator._require_inputs()
             measures = {name: torch.tensor(values) for name, values in content["relevance"].items()}
             estimator._relevance, estimator._rows = Relevance.restored(measures) if measures else None, None
             estimator._restore_own(content)
             net = build(estimator._network, estimator._seed, estimator.device)
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
-            reason = f"{type(error).__name__}: {error}"
+            require_whole("draws", estimator.draws)
+        except MALFORMED as error:
+            reason = f"{type(error).__name__}: {error}"[:300]
             problem = f"holds no {cls.saved_as()} of this version of r2d2net: {reason}"
-            raise CheckpointError(problem, value=Path(folder)) from error
-        estimator.posterior_ = load(folder, net, classes=classes)
+            raise CheckpointError(problem, value=parts.folder) from error
+        estimator.posterior_ = load_saved(saved, net, classes)
+        estimator._require_predictions(saved.path)
         estimator._show_labels()
         return estimator
+
+    def _require_inputs(self) -> None:
+        """Refuse columns that do not become the inputs of the network; a ValueError."""
+        inputs, own = self._network["inputs"], self._inputs
+        names = getattr(self, "feature_names_in_", None)
+        if own is None:
+            given, encoded = self.n_features_in_, self.n_features_in_
+        else:
+            given = len(own.names)
+            encoded = given if own.columns is None else sum(len(group) for group in own.columns.groups)
+            if own.columns is None and len(own.medians) != given:
+                raise ValueError("another number of medians than of columns")
+            if own.columns is not None and not set(own.columns.names) <= set(own.names):
+                raise ValueError("columns that the table does not have")
+        if encoded != inputs or given != self.n_features_in_ or (names is not None and len(names) != given):
+            raise ValueError(f"a network of {inputs} inputs for {encoded}")
+
+    def _require_predictions(self, path: Path) -> None:
+        """Predict two rows in the middle of the training rows, which every whole posterior can."""
+        posterior = self.posterior_
+        center = posterior.units.x_center
+        x = center.expand(2, -1) if center.numel() else torch.zeros(2, self._network["inputs"])
+        try:
+            with torch.random.fork_rng(devices=[]):
+                mean = posterior.predict(x, 2, seed=0).mean
+            fits = len(mean) == 2 and not bool(mean.isnan().any())
+        except Exception as error:  # whatever the mistake, it is the file's
+            reason = " ".join(str(error).split())[:200] or type(error).__name__
+            raise CheckpointError(f"cannot predict ({reason})", value=path, fix=storage.AGAIN) from error
+        if not fits or (isinstance(self, LabelledPerceptron) and len(self.labels_) != mean.shape[-1]):
+            raise CheckpointError("predicts something else than its estimator says", value=path, fix=storage.AGAIN)
 
     @classmethod
     def saved_as(cls) -> str:
@@ -627,9 +687,26 @@ def widths_of(hidden: Any) -> list[Any]:
 
 def build(network: dict[str, Any], seed: int, device: Any) -> nn.Module:
     """Build the plain network without changing torch's global generator."""
-    try:
-        place = torch.device("cpu" if device is None else device)
-    except RuntimeError as error:
-        raise ParameterError("is no device", argument="device", value=device, fix="use 'cpu' or 'cuda'") from error
+    place = device_of(device)
     with lent_generator(seed, torch.device("cpu")):
         return mlp(**network).to(place, torch.float32)
+
+
+def device_of(device: Any) -> torch.device:
+    """Return a device that is there, the CPU by default.
+
+    Args:
+        device: The device, its name, or None.
+
+    Raises:
+        ParameterError: If it is none, or not there.
+    """
+    try:
+        place = torch.device("cpu" if device is None else device)
+    except (RuntimeError, TypeError) as error:
+        raise ParameterError("is no device", argument="device", value=device, fix="use 'cpu' or 'cuda'") from error
+    try:
+        torch.zeros(1, device=place).cpu()
+    except (RuntimeError, AssertionError, NotImplementedError) as error:
+        raise ParameterError("is not there", argument="device", value=device, fix="use 'cpu'") from error
+    return place

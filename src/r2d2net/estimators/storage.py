@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
+import math
 from collections.abc import Sequence
+from itertools import pairwise
 from numbers import Real
-from pathlib import Path
 from types import NoneType
 from typing import Any
 
@@ -13,38 +13,39 @@ import numpy as np
 import torch
 
 from r2d2net.errors import CheckpointError, ParameterError, Value
-from r2d2net.files import write_json
 from r2d2net.inference import Method
 from r2d2net.likelihoods import Likelihood
+from r2d2net.manifest import Parts
+from r2d2net.posterior import Saved
 from r2d2net.priors import ScaleMixturePrior
+from r2d2net.saved_json import Each, Maybe, Whole, require_conforming
 from r2d2net.specification import describe, likelihood_from, method_from, prior_from
 
 FILE = "estimator.json"
 DATA = "validation"  # the parameter that may be rows of data in place of a number
 DEFAULTS = {"hidden": (50, 50), "prior": "r2d2", "algorithm": "svgi", "device": "cpu"}  # what None stands for
+MOST_LAYERS = 1000
+MOST_LABELS = 1 << 26  # bytes
+AGAIN = "take the folder from a backup, or fit again"
+SCHEMA = {
+    "estimator": str,
+    "parameters": dict,
+    "seed": int,
+    "network": {"inputs": Whole(1), "hidden": [Whole(1)], "outputs": Whole(1), "activation": str, "linear?": bool},
+    "n_features_in": Whole(1),
+    "feature_names_in": Maybe([str]),
+    "inputs?": Maybe({"names": [str], "columns": Maybe(dict), "medians": [(int, float)]}),
+    "relevance": Each([(int, float, bool)]),
+    "classes?": {"dtype": str, "values": list},
+}
 READERS = {"prior": prior_from, "algorithm": method_from, "likelihood": likelihood_from}
 
 
-def write(folder: Path, content: dict[str, Any]) -> Path:
-    """Write the estimator's file, complete or not at all.
-
-    Args:
-        folder: Folder of the estimator, made where it is missing.
-        content: The estimator as JSON.
-
-    Returns:
-        Path of the file.
-    """
-    folder.mkdir(parents=True, exist_ok=True)
-    write_json(folder / FILE, content)
-    return folder / FILE
-
-
-def read(folder: Path, kind: str) -> dict[str, Any]:
+def read(parts: Parts, kind: str) -> dict[str, Any]:
     """Read the file of an estimator.
 
     Args:
-        folder: Folder of the estimator.
+        parts: The parts of its folder.
         kind: Name of the estimator's class.
 
     Returns:
@@ -53,19 +54,46 @@ def read(folder: Path, kind: str) -> dict[str, Any]:
     Raises:
         CheckpointError: If the file cannot be read, is not JSON or holds an estimator of another class.
     """
-    path = folder / FILE
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        fix = f"give the folder of a saved {kind}"
-        raise CheckpointError(f"cannot be read ({error.strerror})", value=path, fix=fix) from error
-    except (ValueError, RecursionError) as error:
-        raise CheckpointError(f"is no JSON: {error}", value=path) from error
-    saved = content.get("estimator") if isinstance(content, dict) else None
+    path = parts.folder / FILE
+    if not parts.has(FILE) and not path.exists():
+        raise CheckpointError(
+            "cannot be read (No such file or directory)", value=path, fix=f"give the folder of a saved {kind}"
+        )
+    content = parts.json(FILE)
+    saved = content.get("estimator")
     if saved != kind:
         fix = "load it by the class that saved it"
-        raise CheckpointError(f"holds {saved!r}, not {kind!r}", value=path, fix=fix)
+        raise CheckpointError(f"holds {saved!r:.80}, not {kind!r}", value=path, fix=fix)
+    require_conforming(content, SCHEMA, path)
     return content
+
+
+def require_network(content: dict[str, Any], saved: Saved) -> None:
+    """Refuse a network that is not the one of the posterior, before it is built: a few bytes can ask for any size.
+
+    Args:
+        content: The estimator as JSON.
+        saved: The posterior beside it.
+
+    Raises:
+        CheckpointError: If the sizes of the network, the estimator and the saved tensors do not agree.
+    """
+    network, path = content["network"], saved.path.parent / FILE
+    if len(network["hidden"]) > MOST_LAYERS:
+        raise CheckpointError(f"has {len(network['hidden']):,} layers, at most {MOST_LAYERS:,} are read", value=path)
+    widths = [network["inputs"], *network["hidden"], network["outputs"]]
+    expected = sorted(shape for a, b in pairwise(widths) for shape in ([b, a], [b]))
+    if network.get("linear") and network["hidden"]:
+        expected = sorted([*expected, [network["outputs"], network["inputs"]]])
+    parameters = saved.settings["model"]["parameters"].values()
+    if sorted(entry["shape"] for entry in parameters) != expected:
+        raise CheckpointError("has a network that is not that of the posterior beside it", value=path, fix=AGAIN)
+    held = sum(tensor.numel() for tensor in saved.tensors.values())
+    if sum(math.prod(shape) for shape in expected) > held:
+        raise CheckpointError("holds fewer numbers than its network has", value=saved.path, fix=AGAIN)
+    center = saved.tensors.get("units/x_center")
+    if center is not None and center.numel() not in (0, network["inputs"]):
+        raise CheckpointError("has another number of inputs than the posterior beside it", value=path, fix=AGAIN)
 
 
 def plain_parameters(parameters: dict[str, Any]) -> dict[str, Any]:
@@ -124,8 +152,17 @@ def plain_labels(classes: np.ndarray) -> dict[str, Any]:
 
 
 def labels_from(plain: dict[str, Any]) -> np.ndarray:
-    """Convert class labels back from JSON."""
-    return np.array(plain["values"], dtype=plain["dtype"])
+    """Convert class labels back from JSON.
+
+    Raises:
+        ValueError: If they are no distinct numbers or texts, or of a dtype that is far wider than they are.
+    """
+    values, dtype = plain["values"], np.dtype(plain["dtype"])
+    if dtype.kind not in "biufUO" or dtype.itemsize * len(values) > MOST_LABELS or not values:
+        raise ValueError(f"labels of dtype {plain['dtype']!r:.40}")
+    if not all(isinstance(value, (str, int, float)) for value in values) or len(set(values)) < len(values):
+        raise ValueError("labels that are no distinct numbers or texts")
+    return np.array(values, dtype=dtype)
 
 
 def _plain(name: str, value: Any) -> Any:

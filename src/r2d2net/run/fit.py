@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -10,6 +11,7 @@ from typing import Any, Literal
 from torch.utils.data import DataLoader, Dataset
 
 from r2d2net.errors import Argument, ParameterError, Shown, Text, Value, require, require_seed, require_whole
+from r2d2net.folder_lock import writing
 from r2d2net.inference import SVGI, Method, method_named
 from r2d2net.likelihoods.weighted import Weighted
 from r2d2net.model import BayesianModel
@@ -144,12 +146,13 @@ def fit(
     plans, folder, resumes = request.plans(prepared), request.folder, request.resumes
     for plan in plans:
         plan.trainer  # noqa: B018 (built here, so that what does not go together is refused before anything is written)
-    if len(plans) > 1:
-        posterior = run_several(plans, folder, resume=resumes, jobs=jobs, verbose=verbose)
-    else:
-        if folder is not None and not resumes:
-            clear(folder)
-        posterior = train(plans[0], folder, resume=resumes, verbose=verbose)
+    with nullcontext() if folder is None else writing(folder):
+        if len(plans) > 1:
+            posterior = run_several(plans, folder, resume=resumes, jobs=jobs, verbose=verbose)
+        else:
+            if folder is not None and not resumes:
+                clear(folder)
+            posterior = train(plans[0], folder, resume=resumes, verbose=verbose)
     warn_of(posterior.health, type(request.method).__name__)
     if verbose and sys.stderr.isatty() and "line" in posterior.health:  # runs of earlier versions have none
         print(posterior.health["line"], file=sys.stderr)

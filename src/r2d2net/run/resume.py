@@ -11,9 +11,21 @@ import torch
 from r2d2net import checkpoint
 from r2d2net.errors import CheckpointError
 from r2d2net.inference.base import flatten, part, unflatten
-from r2d2net.posterior import FILE, INTERRUPTED, Posterior, restored
+from r2d2net.manifest import opened
+from r2d2net.posterior import FILE, INTERRUPTED, Posterior, Saved, read_saved, restored
 from r2d2net.run.row_weights import without_weights
+from r2d2net.saved_json import Each, Maybe, Whole, require_conforming
+from r2d2net.saved_values import NUMBER, require_values
 from r2d2net.specification import reading
+
+CHECKPOINT = {
+    "epoch": Whole(),
+    "batch": Whole(),
+    "nll": NUMBER,
+    "history": [Each(Maybe(NUMBER))],
+    "best_score": NUMBER,
+    "best_epoch": Whole(-1),
+}
 
 if TYPE_CHECKING:
     from r2d2net.run.train import Plan, Progressing
@@ -36,6 +48,8 @@ def restore(folder: Path, run: Progressing, generator: torch.Generator, settings
     with reading(path):
         tensors, header = checkpoint.read(path)
         require_same(path, header["settings"], settings)
+        require_conforming(header, CHECKPOINT, path)
+        require_values(tensors, path)
         template = run.state
         run.state = unflatten(template, part(tensors, "state/"))
         run.best_score, run.best_epoch = header["best_score"], header["best_epoch"]
@@ -47,12 +61,20 @@ def restore(folder: Path, run: Progressing, generator: torch.Generator, settings
 
 def finished(folder: Path, plan: Plan) -> Posterior[Any] | None:
     """Return the posterior of this plan, if its run came to its end in this folder."""
-    if (folder / INTERRUPTED).exists() or not (folder / FILE).exists():
+    saved = finished_file(folder)
+    if saved is None:
         return None
-    with reading(folder / FILE):
-        tensors, header = checkpoint.read(folder / FILE)
-        require_same(folder / FILE, header["settings"], plan.settings)
-        return restored(without_weights(plan.read(part(tensors, "state/"))), tensors, header)
+    with reading(saved.path):
+        require_same(saved.path, saved.settings, plan.settings)
+        return restored(without_weights(plan.read(part(saved.tensors, "state/"))), saved)
+
+
+def finished_file(folder: Path) -> Saved | None:
+    """Return what a run that came to its end left in this folder; None if there is no such run."""
+    if (folder / INTERRUPTED).exists() or not folder.exists():
+        return None
+    with opened(folder) as parts:
+        return read_saved(parts) if parts.has(FILE) else None
 
 
 def require_same(path: Path, saved: Any, now: Any) -> None:

@@ -27,11 +27,12 @@ import joblib
 from r2d2net import checkpoint
 from r2d2net.errors import Argument, DivergenceError, ParameterError, Value
 from r2d2net.inference.collection import merged
+from r2d2net.manifest import tidy
 from r2d2net.posterior import FILE, INTERRUPTED, Posterior
 from r2d2net.run.health import look_at
 from r2d2net.run.orphans import end_with
 from r2d2net.run.progress import lines
-from r2d2net.run.resume import finished, require_same
+from r2d2net.run.resume import finished, finished_file, require_same
 from r2d2net.run.side_by_side import groups_of, train_together
 from r2d2net.run.threads import one_thread
 from r2d2net.run.train import Plan, train, with_noise_of_validation
@@ -71,7 +72,7 @@ def run_several(
     else:
         clear(folder)
         checkpoint.write(started, {}, {"settings": plans[0].settings})
-    checkpoint.remove_partial(folder)
+    tidy(folder)
     posterior = _combined(plans, folder / FOLDER, jobs, verbose)
     posterior.save(folder)
     started.unlink()
@@ -254,10 +255,11 @@ def _outcome(plan: Plan, end: Posterior[Any] | DivergenceError) -> Outcome:
 
 def _finished(plans: Sequence[Plan], folder: Path) -> Posterior[Any] | None:
     """Return the posterior of a choice that was made in this folder before, or None."""
-    if (folder / INTERRUPTED).exists() or not (folder / FILE).exists():
+    file = finished_file(folder)
+    if file is None:
         return None
     with reading(folder / FILE):
-        saved = checkpoint.read(folder / FILE)[1]["settings"]
+        saved = file.settings
         same = [plan for plan in plans if all(saved.get(k) == plan.settings[k] for k in ("candidate", "restart"))]
     plan = same[0] if same else plans[0]  # the latter differs, and the error names the difference
     return finished(folder, plan)

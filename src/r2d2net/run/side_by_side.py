@@ -25,12 +25,14 @@ from r2d2net.inference.base import copied, flatten, part, unflatten
 from r2d2net.inference.chain_members import ChainMembers, chains_are_alike
 from r2d2net.inference.mclmc import MicrocanonicalChains
 from r2d2net.inference.members import Members, are_alike, members_of
+from r2d2net.manifest import tidy
 from r2d2net.posterior import INTERRUPTED, Posterior
 from r2d2net.run import train as single
 from r2d2net.run.batches import TensorBatches, permutation
 from r2d2net.run.resume import finished, require_same
 from r2d2net.run.train import Plan, Progressing
 from r2d2net.run.validation_rows import ValidationRows
+from r2d2net.saved_values import require_values
 from r2d2net.specification import reading
 
 MOST = 8  # runs of a group: their states and activations stay in a cache
@@ -141,6 +143,8 @@ class Group:
             self.epoch, self.batch = header["epoch"], header["batch"]
             for k, (run, record) in enumerate(zip(self.runs, header["runs"], strict=True)):
                 template = run.state
+                if record["failure"] is None:
+                    require_values(part(tensors, f"{k}/"), path)
                 run.state = unflatten(template, part(tensors, f"{k}/state/"))
                 run.epoch, run.nll, run.history = (record[name] for name in ("epoch", "nll", "history"))
                 run.batch = self.batch
@@ -169,7 +173,7 @@ def train_together(plans: Sequence[Plan], folders: Sequence[Path]) -> list[Poste
         group.restore(folder)
     else:
         group.store(folder)
-    checkpoint.remove_partial(folder)
+    tidy(folder)
     members = _members_of(plans, [run.state for run in group.runs])
     group.show(members)
     _loop(group, members, folder)

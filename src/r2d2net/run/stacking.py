@@ -32,18 +32,20 @@ from torch import Tensor
 
 from r2d2net import checkpoint
 from r2d2net.errors import CheckpointError, DivergenceError, require
+from r2d2net.folder_lock import writing
 from r2d2net.interval_calibration import FEWEST, IntervalCalibration
 from r2d2net.likelihoods import Likelihood
 from r2d2net.likelihoods.weighted import Weighted
+from r2d2net.manifest import tidy
 from r2d2net.nets import mlp
-from r2d2net.posterior import FILE, INTERRUPTED, Posterior, load
+from r2d2net.posterior import FILE, INTERRUPTED, Posterior, load_saved
 from r2d2net.priors import R2D2
 from r2d2net.run.batches import TensorBatches
 from r2d2net.run.global_generator import lent_generator
 from r2d2net.run.health import warn_of
 from r2d2net.run.prepare import Prepared, prepare
 from r2d2net.run.progress import lines
-from r2d2net.run.resume import require_same
+from r2d2net.run.resume import finished_file, require_same
 from r2d2net.run.row_weights import in_proportion
 from r2d2net.run.several_runs import FOLDER, clear
 from r2d2net.run.stack_budget import Budget
@@ -158,17 +160,19 @@ def fit_stacked(
         with tempfile.TemporaryDirectory(prefix="r2d2net-") as temporary:
             posterior = _searched(search, prepared, request, Path(temporary), time, start, jobs, verbose)
     else:
-        started = resume / INTERRUPTED
-        if started.exists():
-            with reading(started):
-                require_same(started, checkpoint.read(started)[1]["settings"], request)
-        else:
+        with writing(resume):
+            started = resume / INTERRUPTED
+            if started.exists():
+                with reading(started):
+                    require_same(started, checkpoint.read(started)[1]["settings"], request)
+            else:
+                clear(resume)
+                checkpoint.write(started, {}, {"settings": request})
+            tidy(resume)
+            posterior = _searched(search, prepared, request, resume / FOLDER, time, start, jobs, verbose)
+            posterior.save(resume)
+            started.unlink()
             clear(resume)
-            checkpoint.write(started, {}, {"settings": request})
-        posterior = _searched(search, prepared, request, resume / FOLDER, time, start, jobs, verbose)
-        posterior.save(resume)
-        started.unlink()
-        clear(resume)
     warn_of(posterior.health, "stacking")
     return posterior
 
@@ -262,14 +266,15 @@ def _searched(
 def _finished(folder: Path, request: dict[str, Any], seed: int, like: Tensor) -> Posterior[Any] | None:
     """Return the posterior of a search that came to its end in this folder, or None."""
     path = folder / FILE
-    if not path.exists() or (folder / INTERRUPTED).exists():
+    saved = finished_file(folder)
+    if saved is None:
         return None
+    settings = saved.settings
     with reading(path):
-        settings = checkpoint.read(path)[1]["settings"]
         if "stack" not in settings:
             raise CheckpointError("holds a run of another kind", value=folder, fix="give another folder")
         require_same(path, settings["stack"]["request"], request)
         with lent_generator(seed, torch.device("cpu")):
             net = mlp(**settings["stack"]["network"]).to(like.device)
     shutil.rmtree(folder / FOLDER, ignore_errors=True)
-    return load(folder, net)
+    return load_saved(saved, net)

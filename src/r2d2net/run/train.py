@@ -18,11 +18,11 @@ from typing import Any, Literal
 
 import torch
 
-from r2d2net import checkpoint
 from r2d2net.errors import Argument, DivergenceError, Shown
 from r2d2net.inference import DrawSource, Info, Method, Trainer
 from r2d2net.inference.base import copied, flatten
 from r2d2net.likelihoods.log_normal import LogRegression
+from r2d2net.manifest import tidy
 from r2d2net.metrics import macro_auroc
 from r2d2net.model import BayesianModel, Tensors
 from r2d2net.posterior import INTERRUPTED, Posterior
@@ -128,7 +128,7 @@ def train(plan: Plan, folder: Path | None, *, resume: bool, verbose: bool) -> Po
             restore(folder, run, generator, settings)
         else:
             store(folder, run, generator, settings)
-        checkpoint.remove_partial(folder)
+        tidy(folder)
     _loop(plan, run, generator, folder, verbose)
     return finish(plan, run, folder)
 

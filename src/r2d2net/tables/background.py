@@ -19,6 +19,8 @@ from r2d2net import checkpoint
 from r2d2net.columns.cell_parsing import Values
 from r2d2net.columns.input_columns import Columns
 from r2d2net.errors import CheckpointError
+from r2d2net.manifest import opened
+from r2d2net.saved_values import require_values
 
 if TYPE_CHECKING:
     from r2d2net.tables.novelty import Novelty
@@ -72,11 +74,19 @@ def load_background(folder: Path, columns: Columns, novelty: Novelty, seed: int)
         CheckpointError: The file is damaged or of another run.
     """
     inputs = len(novelty.center)
-    if not (folder / FILE).exists():
-        return _normal_background(columns, novelty.center, seed), False
-    tensors, _ = checkpoint.read(folder / FILE)
+    with opened(folder) as parts:
+        if not parts.has(FILE):
+            return _normal_background(columns, novelty.center, seed), False
+        tensors, _ = parts.tensors(FILE)
+    require_values(tensors, folder / FILE)
     background = tensors.get("x")
-    if background is None or background.dim() != 2 or background.shape[1] != inputs or len(background) == 0:
+    if (
+        background is None
+        or not background.is_floating_point()
+        or background.dim() != 2
+        or background.shape[1] != inputs
+        or len(background) == 0
+    ):
         raise CheckpointError("is of a run with other inputs", value=folder / FILE, fix="fit again")
     return background.double().numpy(), True
 

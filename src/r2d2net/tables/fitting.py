@@ -10,7 +10,7 @@ import math
 import time
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +28,8 @@ from r2d2net.errors import (
     R2D2NetError,
 )
 from r2d2net.estimators.perceptron import RELEVANCE_DRAWS, RELEVANCE_ROWS, SHUFFLES
-from r2d2net.files import replace_when_written, write_json
+from r2d2net.files import make_folder, replace_when_written, write_json
+from r2d2net.folder_lock import require_free, writing
 from r2d2net.likelihoods import LogNormal, Ordinal
 from r2d2net.posterior import Posterior
 from r2d2net.provenance import provenance
@@ -89,6 +90,7 @@ def fit_table(data: Path, folder: Path, settings: Settings, *, overwrite: bool, 
         ParameterError: Settings do not suit the file or each other.
     """
     begun = time.monotonic()
+    require_free(folder)
     run_folder.require_new(folder, overwrite=overwrite)
     require_no_spreadsheet(data)
     table = read_training_table(data, settings)
@@ -109,16 +111,24 @@ def fit_table(data: Path, folder: Path, settings: Settings, *, overwrite: bool, 
         "baseline": baselines_of(table.task, table.y),
         **provenance(settings.plain(), settings.seed),
     }
-    run_folder.begin(folder)
+    make_folder(folder, "out")
     try:
-        with _going_on(folder):
-            write_json(folder / run_folder.RUN, content)
-            _fit(folder, content, table, settings, verbose, say, begun)
-    except (CheckpointError, Interrupted):
-        raise
-    except R2D2NetError:
-        run_folder.give_up(folder)
-        raise
+        with writing(folder):
+            run_folder.require_new(folder, overwrite=overwrite)  # another fit may have begun in the meantime
+            run_folder.begin(folder)
+            try:
+                with _going_on(folder):
+                    run_folder.write_run(folder, content)
+                    _fit(folder, content, table, settings, verbose, say, begun)
+            except (CheckpointError, Interrupted):
+                raise
+            except R2D2NetError:
+                run_folder.give_up(folder)
+                raise
+    finally:
+        if run_folder.is_empty(folder):
+            with suppress(OSError):  # another fit may begin in it just now
+                folder.rmdir()
 
 
 def resume_table(folder: Path, data: Path | None, *, verbose: bool, say: Say) -> bool:
@@ -141,6 +151,11 @@ def resume_table(folder: Path, data: Path | None, *, verbose: bool, say: Say) ->
     if content["state"] == "finished":
         say(f"{folder} is finished: there is nothing left to do")
         return False
+    with writing(folder):
+        return _resume(run_folder.read_run(folder), folder, data, verbose, say, begun)
+
+
+def _resume(content: dict[str, Any], folder: Path, data: Path | None, verbose: bool, say: Say, begun: float) -> bool:
     settings = Settings.back(content["settings"])
     place = Path(str(content["data"].get("path"))) if data is None else data
     if not place.is_file():
@@ -234,7 +249,7 @@ def _fit(
     write_json(folder / run_folder.HISTORY, {"epochs": history})
     done = {**content, "state": "finished"}
     write_run_page(folder, done, results, inputs, history)
-    write_json(folder / run_folder.RUN, done)
+    run_folder.write_run(folder, done)
     run_folder.end(folder)
 
 

@@ -25,6 +25,8 @@ import torch
 from r2d2net import checkpoint
 from r2d2net.columns.cell_parsing import Values
 from r2d2net.errors import CheckpointError
+from r2d2net.manifest import Parts, opened
+from r2d2net.saved_values import require_values
 
 ALARM = 0.01
 FEWEST = round(1 / ALARM) - 1  # rows without which no p-value is so small
@@ -80,14 +82,34 @@ class Novelty:
         Raises:
             CheckpointError: The file is of another run or version.
         """
-        tensors, _ = checkpoint.read(folder / FILE)
+        with opened(folder) as parts:
+            return cls.of_parts(parts, inputs)
+
+    @classmethod
+    def of_parts(cls, parts: Parts, inputs: int) -> Novelty:
+        """Read the part of an open run folder.
+
+        Args:
+            parts: The parts of the folder.
+            inputs: The number of inputs of its network.
+
+        Raises:
+            CheckpointError: The file is of another run or version.
+        """
+        path = parts.folder / FILE
+        tensors, _ = parts.tensors(FILE)
+        require_values(tensors, path)
         try:
             novelty = cls(**{name: tensor.numpy() for name, tensor in tensors.items()})
             fits = novelty.center.shape == (inputs,) and novelty.whitener.shape == (inputs, inputs)
+            ascending = novelty.distances.ndim == 1 and bool((np.diff(novelty.distances) >= 0).all())
+            are_numbers = all(values.dtype == np.float64 for values in vars(novelty).values())
         except (TypeError, AttributeError) as error:
-            raise CheckpointError(f"is not of this version of r2d2net: {error}", value=folder / FILE) from error
+            raise CheckpointError(f"is not of this version of r2d2net: {error}", value=path) from error
         if not fits:
-            raise CheckpointError("is of a run with other inputs", value=folder / FILE, fix="fit again")
+            raise CheckpointError("is of a run with other inputs", value=path, fix="fit again")
+        if not (ascending and are_numbers):
+            raise CheckpointError("holds no distances in ascending order", value=path, fix="fit again")
         return novelty
 
 

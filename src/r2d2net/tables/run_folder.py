@@ -6,25 +6,30 @@ novelty.safetensors  what typical rows look like
 background.safetensors  cells of each column, by which `r2d2net explain` knows the average row (see `background`)
 effects.json         how the prediction changes with the first inputs
 metrics.json, relevance.json, history.json, test_predictions.csv, figures/, report.html
+manifest.json        digests of all that the commands read (see `r2d2net.manifest`)
 """
 
 from __future__ import annotations
 
-import json
 import shutil
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from r2d2net import folder_lock, manifest
 from r2d2net.columns.cell_parsing import Values
 from r2d2net.columns.column_encoders import Encoded
 from r2d2net.columns.input_columns import Columns
 from r2d2net.errors import Argument, CheckpointError, ParameterError
 from r2d2net.estimators.perceptron import LabelledPerceptron, Perceptron
 from r2d2net.files import make_folder
+from r2d2net.manifest import Parts, opened, replacing
 from r2d2net.prediction import Prediction
+from r2d2net.saved_json import Each, Whole, require_conforming
 from r2d2net.tables import background, effects, novelty
 from r2d2net.tables.novelty import Novelty
 from r2d2net.tables.prediction_task import Task
@@ -33,7 +38,9 @@ from r2d2net.tables.table_models import model_for
 
 RUN, METRICS, RELEVANCE, HISTORY = "run.json", "metrics.json", "relevance.json", "history.json"
 MODEL, TESTED, FIGURES, REPORT = "model", "test_predictions.csv", "figures", "report.html"
-PARTS = (METRICS, RELEVANCE, HISTORY, MODEL, TESTED, FIGURES, REPORT, novelty.FILE, background.FILE, effects.FILE, RUN)
+VOUCHED = (METRICS, RELEVANCE, HISTORY, effects.FILE, novelty.FILE, background.FILE, f"{MODEL}/{manifest.FILE}")
+PARTS = (manifest.FILE, *VOUCHED[:-1], MODEL, TESTED, FIGURES, REPORT, RUN)
+SCHEMA = {"state": str, "settings": dict, "data": dict, "rows": Each(Whole()), "baseline": dict, "notes?": [str]}
 ASIDE = ".replaced"  # an older run, until the one that replaces it is finished
 FORMAT = 1
 MOST_ROWS, MOST_OUTPUTS = 10_000, 1_000_000  # of a block: rows, and outputs of all draws
@@ -97,25 +104,23 @@ def typicality_of(novelty: Novelty, rows: Encoded) -> Values:
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """Read a JSON file of the folder.
+    """Read a JSON file of the folder, after a look at all of its parts.
 
     Args:
         path: The file.
 
     Raises:
-        CheckpointError: The file is not there or damaged.
+        CheckpointError: The file is not there or damaged, or another part of the folder is.
     """
-    try:
-        content = json.loads(path.read_bytes().decode())
-    except FileNotFoundError as error:
-        raise CheckpointError("is not there", value=path, fix="give the folder of a run of `r2d2net fit`") from error
-    except OSError as error:
-        raise CheckpointError(f"cannot be read: {error.strerror}", value=path) from error
-    except (ValueError, RecursionError) as error:
-        raise CheckpointError("is damaged, it is no JSON", value=path, fix="fit again") from error
-    if not isinstance(content, dict):
-        raise CheckpointError(f"is damaged, it holds a {type(content).__name__}", value=path, fix="fit again")
-    return content
+    with opened(path.parent) as parts:
+        return _json_of(parts, path.name)
+
+
+def _json_of(parts: Parts, name: str, schema: Any = None) -> dict[str, Any]:
+    if not parts.has(name) and not (parts.folder / name).exists():
+        fix = "give the folder of a run of `r2d2net fit`"
+        raise CheckpointError("is not there", value=parts.folder / name, fix=fix)
+    return parts.json(name, schema)
 
 
 def read_run(folder: Path) -> dict[str, Any]:
@@ -127,21 +132,30 @@ def read_run(folder: Path) -> dict[str, Any]:
     Raises:
         CheckpointError: There is no run, or it is damaged or of another version.
     """
+    with _opened(folder) as parts:
+        return _run_of(parts)
+
+
+@contextmanager
+def _opened(folder: Path) -> Iterator[Parts]:
     if folder.is_file():
         raise CheckpointError("is a file", value=folder, fix=f"give the folder of the run, such as {folder.parent}")
     _put_right(folder)
-    content = read_json(folder / RUN)
+    with opened(folder) as parts:
+        yield parts
+
+
+def _run_of(parts: Parts) -> dict[str, Any]:
+    content = _json_of(parts, RUN)
     if content.get("format") != FORMAT:
-        problem = f"has format {content.get('format')!r}, this version reads {FORMAT}"
-        raise CheckpointError(problem, value=folder / RUN)
-    for part, kind in {"state": str, "settings": dict, "data": dict, "rows": dict, "baseline": dict}.items():
-        if not isinstance(content.get(part), kind):
-            raise CheckpointError(f"is damaged, it lacks {part!r}", value=folder / RUN, fix="fit again")
+        problem = f"has format {content.get('format')!r:.40}, this version reads {FORMAT}"
+        raise CheckpointError(problem, value=parts.folder / RUN)
+    require_conforming(content, SCHEMA, parts.folder / RUN)
     return content
 
 
 def load_run(folder: Path) -> FittedRun:
-    """Load a finished run, ready to predict.
+    """Load a finished run, ready to predict; all its parts are checked before any is used.
 
     Args:
         folder: The run folder.
@@ -149,21 +163,27 @@ def load_run(folder: Path) -> FittedRun:
     Raises:
         CheckpointError: There is no finished run, or it is damaged.
     """
-    content = read_run(folder)
-    if content["state"] != "finished":
-        fix = f"go on by `r2d2net fit --resume {folder}`"
-        raise CheckpointError("holds an unfinished run", value=folder, fix=fix)
-    settings, task = Settings.back(content["settings"]), Task.of(content.get("task"))
-    columns = Columns.of(content.get("columns", {}))
-    estimator: Perceptron = model_for(task).load(folder / MODEL)
+    with _opened(folder) as parts, ExitStack() as stack:
+        content = _run_of(parts)
+        if content["state"] != "finished":
+            fix = f"go on by `r2d2net fit --resume {folder}`"
+            raise CheckpointError("holds an unfinished run", value=folder, fix=fix)
+        model = stack.enter_context(opened(folder / MODEL))
+        settings, task = Settings.back(content["settings"]), Task.of(content.get("task"))
+        columns = Columns.of(content.get("columns", {}))
+        inputs = sum(len(column.inputs) for column in columns.used)
+        estimator: Perceptron = model_for(task).of_parts(model)
+        novelty = Novelty.of_parts(parts, inputs)
     if isinstance(estimator, LabelledPerceptron) and tuple(estimator.labels_.tolist()) != task.classes:
-        problem = f": its model has the classes {estimator.labels_.tolist()}, its task others"
+        problem = f": its model has the classes {estimator.labels_.tolist()!s:.200}, its task others"
         raise CheckpointError(problem, value=folder)
-    inputs = sum(len(column.inputs) for column in columns.used)
     if estimator.n_features_in_ != inputs:
         problem = f": its model has {estimator.n_features_in_} inputs, its columns {inputs}"
         raise CheckpointError(problem, value=folder)
-    return FittedRun(folder, content, settings, task, columns, estimator, Novelty.load(folder, inputs))
+    outputs = estimator.posterior_.units.y.center.numel()
+    if task.is_regression and outputs != len(task.targets):
+        raise CheckpointError(f": its model has {outputs} targets, its task {len(task.targets)}", value=folder)
+    return FittedRun(folder, content, settings, task, columns, estimator, novelty)
 
 
 def require_new(folder: Path, *, overwrite: bool) -> None:
@@ -183,7 +203,7 @@ def require_new(folder: Path, *, overwrite: bool) -> None:
         if not overwrite:
             fix = ("give another folder, ", Argument("overwrite"), ", or ", Argument("resume", folder))
             raise ParameterError("holds a run", argument="out", value=folder, fix=fix)
-    elif folder.is_dir() and any(folder.iterdir()):
+    elif folder.is_dir() and not is_empty(folder):
         problem = "is not empty and holds no run"
         raise ParameterError(problem, argument="out", value=folder, fix="give another folder")
 
@@ -204,8 +224,28 @@ def give_up(folder: Path) -> None:
     """Undo `begin` after a run that cannot be: an older run comes back, an empty folder goes."""
     _clear(folder)
     _put_right(folder)
-    if not any(folder.iterdir()):
-        folder.rmdir()
+
+
+def is_empty(folder: Path) -> bool:
+    """Tell whether a folder holds nothing but its lock.
+
+    Args:
+        folder: The folder.
+    """
+    return all(path.name == folder_lock.NAME for path in folder.iterdir())
+
+
+def write_run(folder: Path, content: dict[str, Any]) -> None:
+    """Write run.json and the manifest, which vouches for all parts that are there; a finished run is one from here on.
+
+    Args:
+        folder: The run folder.
+        content: What run.json is to hold.
+    """
+    is_finished = content["state"] == "finished"
+    keep, documents = (VOUCHED, (REPORT, TESTED)) if is_finished else ((), ())
+    with replacing(folder, keep=keep, documents=documents) as staging:
+        staging.json(RUN, content)
 
 
 def end(folder: Path) -> None:
@@ -217,9 +257,15 @@ def end(folder: Path) -> None:
 def _put_right(folder: Path) -> None:
     """Bring an older run back where putting it aside was interrupted, or what was to replace it never began."""
     aside = folder / ASIDE
-    if aside.exists() and not ((folder / RUN).exists() and (aside / RUN).exists()):
-        _move(aside, folder)
-        shutil.rmtree(aside)
+    if not aside.exists():
+        return
+    try:
+        with folder_lock.writing(folder):
+            if aside.exists() and not ((folder / RUN).exists() and (aside / RUN).exists()):
+                _move(aside, folder)
+                shutil.rmtree(aside)
+    except folder_lock.FolderInUseError:  # who puts it aside is at work
+        return
 
 
 def _clear(folder: Path) -> None:

@@ -21,6 +21,7 @@ from torch import Tensor, nn
 from r2d2net.errors import ParameterError
 from r2d2net.inference.base import Method
 from r2d2net.likelihoods import Categorical, Gaussian, Likelihood
+from r2d2net.manifest import FILE as MANIFEST
 from r2d2net.model import AnyPrior, BayesianModel
 from r2d2net.nets import LinearPath
 from r2d2net.posterior import FILE, Posterior, load
@@ -147,8 +148,8 @@ def check_resume(case: Case) -> None:
         resumed_net = case.net()
         with _counting(resumed_net, []):  # as before: a network without hooks may be passed in another order of sums
             resumed = case.fit(resumed_net, resume=folder / "run", checkpoint_every=0)
-        left = [path.name for path in (folder / "run").iterdir()]
-        demand(left == [FILE], f"a finished run leaves {left} in its folder, not only {FILE}")
+        left = sorted(path.name for path in (folder / "run").iterdir())
+        demand(left == [MANIFEST, FILE], f"a finished run leaves {left} in its folder, not only {MANIFEST} and {FILE}")
         _demand_equal(_tensors(alone, folder / "alone"), _tensors(resumed, folder / "resumed"), "the resumed run")
         demand(alone.history == resumed.history, "the resumed run has another history")
         again = case.fit(resume=folder / "run")
