@@ -29,6 +29,7 @@ from r2d2net.model import BayesianModel, Tensors, refusing_inputs, require_modul
 from r2d2net.network_inputs import Units, as_tensors, for_model, no_units
 from r2d2net.posterior_views import draw_history, facts_of, html_facts, summary_table
 from r2d2net.prediction import PredictionT
+from r2d2net.prediction_module import PredictionModule
 from r2d2net.provenance import provenance
 from r2d2net.saved_json import require_conforming
 from r2d2net.saved_values import HEADER, require_drawable, require_levels, require_units, require_values
@@ -264,6 +265,41 @@ class Posterior(Generic[PredictionT]):
     def _state_dict(self, drawn: Draws, i: int) -> Tensors:
         buffers = {name: buffer[i] for name, buffer in drawn.buffers.items()}
         return self.model.state_dict(drawn.weights[i], drawn.fixed[i], buffers)
+
+    def to_module(
+        self, draws: int | Literal["mean"] = "mean", *, seed: int | None = 0, spread: bool = False
+    ) -> PredictionModule:
+        """Build a plain module that predicts as `predict` does, in the user's units: for `torch.export` or ONNX.
+
+        Args:
+            draws: "mean" for the network of the mean weights, or a number of draws over which it averages.
+            seed: Seed of the draws; None for a random one.
+            spread: Let it return the standard deviation of the prediction beside the mean.
+
+        Returns:
+            The module. It takes the network's inputs in the user's units and returns ``predict(...).mean``, or that and
+            the standard deviation. Later steps or draws do not change it.
+
+        Raises:
+            ParameterError: If an argument is out of range, or the mean of the stored draws is no useful network.
+
+        Example:
+            >>> import r2d2net as rn
+            >>> x = torch.arange(20.0).reshape(10, 2)
+            >>> posterior = rn.fit(rn.BayesianModel(nn.Linear(2, 1)), (x, 100 + x[:, 0]), epochs=1, verbose=False)
+            >>> module = posterior.to_module()
+            >>> torch.allclose(module(x), posterior.predict(x, "mean").mean)
+            True
+        """
+        if draws == "mean":
+            drawn = self.source.center()
+        else:
+            fits = isinstance(draws, Integral) and not isinstance(draws, bool) and draws >= 1
+            require(fits, "draws", draws, "use a whole number from 1, or 'mean'")
+            available = self.source.available
+            count = int(draws) if available is None else min(int(draws), available)
+            drawn = self.source.joined(count, self._generator(seed, None))
+        return PredictionModule(self.model, drawn, self.units, flat_target=self.flat_target, spread=spread)
 
     @torch.no_grad()
     def predict(
