@@ -1,5 +1,6 @@
 """Effects of shrinkage on a fitted network: the inputs that it uses, their effects, its effective number of weights."""
 
+from r2d2net.shrinkage.compression import Compressed, compress
 from r2d2net.shrinkage.contributions import Contributions, contributions
 from r2d2net.shrinkage.effective_weights import effective_weights
 from r2d2net.shrinkage.interactions import Interactions, interactions
@@ -13,6 +14,7 @@ from r2d2net.shrinkage.smaller_network import SmallerNetwork, load_smaller
 from r2d2net.shrinkage.units import remove_units
 
 __all__ = [
+    "Compressed",
     "Contributions",
     "Interactions",
     "PartialDependence",
@@ -21,6 +23,7 @@ __all__ = [
     "Relevance",
     "Selection",
     "SmallerNetwork",
+    "compress",
     "contributions",
     "effective_weights",
     "input_relevance",

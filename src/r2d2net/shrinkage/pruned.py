@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import torch
 from torch import Tensor
@@ -20,9 +20,11 @@ from r2d2net.errors import CheckpointError, ParameterError, Shown, require
 from r2d2net.inference.base import Batch, Draws, DrawSource, Info, Method, Trainer, part
 from r2d2net.inference.mean_field_family import FREE
 from r2d2net.inference.point import Point
+from r2d2net.inference.scale_updates import START_SWEEPS, Known
 from r2d2net.inference.variational import MeanField
 from r2d2net.likelihoods.base import Noise, Unit
 from r2d2net.model import BayesianModel, Slot, Tensors, norm_names
+from r2d2net.posterior import Posterior
 from r2d2net.specification import OUTSIDE, Specification, describe, method_from
 
 NO_VARIANCE = 80.0  # of rho, where exp(rho) is the precision: a deviation of 4e-18
@@ -99,6 +101,26 @@ class Pruned(Method):
     """
 
     algorithm: Method | Specification
+    start: ClassVar[PrunedState | None] = None  # of an object made by `going_on`; no setting, as it is the run's start
+
+    @classmethod
+    def going_on(cls, posterior: Posterior[Any], algorithm: Method) -> Pruned:
+        """Build the algorithm that goes on from where a posterior is: weights, deviations, noise and mask.
+
+        Args:
+            posterior: A mean-field posterior or a point, pruned or not, of the model that is to be fitted.
+            algorithm: The algorithm.
+
+        Returns:
+            The algorithm; scales start anew, as their prior may be another.
+        """
+        source = posterior.source
+        state = source.state if isinstance(source, PrunedDraws) else None
+        if state is None:
+            state = PrunedState(torch.ones(source.model.size, dtype=torch.bool), source.state)
+        method = cls(algorithm=algorithm)
+        object.__setattr__(method, "start", state)  # frozen
+        return method
 
     def __post_init__(self) -> None:
         if isinstance(self.algorithm, Method):
@@ -125,7 +147,9 @@ class Pruned(Method):
         self.inner.require_batches(per_epoch)
 
     def settled(self, model: BayesianModel[Any]) -> Self:
-        return type(self)(algorithm=self.inner.settled(model))
+        settled = type(self)(algorithm=self.inner.settled(model))
+        object.__setattr__(settled, "start", self.start)
+        return settled
 
     def build(self, model: BayesianModel[Any], *, n: int, steps: int) -> ZerosHeld:
         inner = self.inner.build(model, n=n, steps=steps)
@@ -133,7 +157,7 @@ class Pruned(Method):
             name = Shown(type(self.inner).__name__)
             fix = "use SVGI, CAVI, SVI, MFVI or MAP"
             raise ParameterError("cannot hold weights at zero", argument="algorithm", value=name, fix=fix)
-        return ZerosHeld(inner)
+        return ZerosHeld(inner, self.start)
 
     def read(self, saved: Tensors, model: BayesianModel[Any], *, n: int, steps: int) -> PrunedDraws:
         keep = saved.get("keep")
@@ -149,12 +173,15 @@ class ZerosHeld(Trainer[PrunedState]):
 
     Args:
         inner: Trainer of a mean-field posterior or of a point.
+        start: Where to start from; by default where the trainer does.
     """
 
-    def __init__(self, inner: Trainer[Any]) -> None:
-        self.inner, self.model = inner, inner.model
+    def __init__(self, inner: Trainer[Any], start: PrunedState | None = None) -> None:
+        self.inner, self.model, self.start = inner, inner.model, start
 
     def init(self, y: Tensor, generator: torch.Generator, unit: Unit | None = None) -> PrunedState:
+        if self.start is not None:
+            return self._held(self._going_on(self.start, self.inner.init(y, generator, unit), generator))
         keep, own = torch.ones(self.model.size, dtype=torch.bool, device=self.model.device), self.model.own_weights()[0]
         for slot in prunable(self.model):
             slot.of(keep).copy_(slot.of(own) != 0)
@@ -163,6 +190,24 @@ class ZerosHeld(Trainer[PrunedState]):
     def step(self, state: PrunedState, batch: Batch, generator: torch.Generator) -> tuple[PrunedState, Info]:
         inner, info = self.inner.step(state.inner, batch, generator)
         return self._held(state._replace(inner=inner)), info
+
+    def _going_on(self, start: PrunedState, state: Any, generator: torch.Generator) -> PrunedState:
+        """Return a new state with the weights, deviations and noise of another, and scales that know them."""
+        old, trainer = start.inner, self.inner
+        state.mean.copy_(old.mean)
+        state.fixed.copy_(old.fixed)
+        state = state._replace(
+            noise={name: tensor.clone() for name, tensor in old.noise.items()},
+            buffers={name: tensor.clone() for name, tensor in old.buffers.items()},
+        )
+        known = Known(state.mean)
+        if isinstance(trainer, MeanField):
+            if trainer.family.form is FREE and hasattr(old, "rho"):
+                state.rho.copy_(old.rho)
+            known = Known(state.mean, trainer.family.second_moment(state, trainer.blocks))
+        assert isinstance(trainer, (MeanField, Point))
+        trainer.scales.refresh(state.scales, state.precision, known, generator, START_SWEEPS)
+        return PrunedState(start.keep.to(state.mean.device).clone(), state)
 
     def _held(self, state: PrunedState) -> PrunedState:
         """Set means and deviations to zero where the weights are, in place."""
