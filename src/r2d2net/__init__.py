@@ -7,6 +7,7 @@ from r2d2net.errors import CheckpointError, DataError, DivergenceError, Paramete
 
 if TYPE_CHECKING:
     from r2d2net import (
+        callbacks,
         data,
         diagnostics,
         distributions,
@@ -45,6 +46,7 @@ __all__ = [
     "R2D2Selector",
     "Regression",
     "__version__",
+    "callbacks",
     "data",
     "diagnostics",
     "distributions",

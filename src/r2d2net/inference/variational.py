@@ -29,6 +29,7 @@ from typing import Any, Literal, NamedTuple, Self
 import torch
 from torch import Tensor
 
+from r2d2net import devices
 from r2d2net.cache_blocks import Whole, fused
 from r2d2net.errors import require, require_whole
 from r2d2net.inference.adam import Step, no_moments
@@ -64,6 +65,11 @@ from r2d2net.model import BayesianModel, Tensors
 WARM_UP = 0.6  # share of the steps
 LARGE = 1 << 20  # weights, from which deviations are computed twice in a step and not kept: a float a weight less
 RHO_SHARE = 1 / 3  # step size of rho as a share of that of the means
+
+
+def _finite(weights: Tensor) -> Tensor:
+    """Return weights with numbers in place of nan, given which every prior has scales."""
+    return torch.nan_to_num(weights, nan=1.0, posinf=1e15, neginf=-1e15)
 
 
 class Gradients(NamedTuple):
@@ -236,8 +242,11 @@ class MeanField(Trainer[VariationalState]):
         Args:
             state: The state.
             nll: Loss of the last batch.
+
+        Returns:
+            Whether it is; on an accelerator, for which the host would have to wait, always True.
         """
-        return bool(torch.isfinite(nll + state.mean.sum() + state.rho.sum()))
+        return devices.waits(state.mean.device) or bool(torch.isfinite(nll + state.mean.sum() + state.rho.sum()))
 
     def sweep(self, state: VariationalState, drawn: Tensor | None, generator: torch.Generator) -> None:
         """Refresh the scales given the moments of q, the step's draw of the weights, or a new draw and the moments."""
@@ -248,6 +257,9 @@ class MeanField(Trainer[VariationalState]):
             known = Known(self.draw(state, generator)[0] if drawn is None else drawn)
         else:
             known = Known(state.mean, self.second_moment(state))
+        if devices.waits(state.mean.device):  # that a run diverged shows when the epoch ends
+            second = known.second_moment
+            known = Known(_finite(known.weights), None if second is None else _finite(second))
         self.scales.refresh(state.scales, state.precision, known, generator)
 
     def second_moment(self, state: VariationalState) -> Tensor:

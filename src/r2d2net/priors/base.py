@@ -27,6 +27,7 @@ from typing import Any, Generic, NamedTuple, Self, TypeVar
 import torch
 from torch import Tensor
 
+from r2d2net import devices
 from r2d2net.errors import ParameterError, Value, require
 
 Shape = Sequence[int]
@@ -462,8 +463,11 @@ def require_groups(shape: Shape, groups: Shape) -> None:
 
 
 def require_finite(argument: str, values: Tensor) -> Tensor:
-    """Return the values; raise a `ParameterError` if one of them is infinite or nan."""
-    if values.numel():
+    """Return the values; raise a `ParameterError` if one of them is infinite or nan.
+
+    Those on an accelerator are not looked at, for which the host would wait: of a run it looks at the end of an epoch.
+    """
+    if values.numel() and not devices.waits(values.device):
         low, high = torch.aminmax(values)
         if not bool(torch.isfinite(low) & torch.isfinite(high)):
             problem = ("reaches from ", Value(float(low)), f" to {float(high)}")

@@ -23,6 +23,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import BatchSampler, DataLoader, Dataset, IterableDataset, default_collate
 
+from r2d2net import devices
 from r2d2net.errors import Argument, DataError, ParameterError, Shown, Value, require_whole
 from r2d2net.inference.base import Batch
 from r2d2net.run.global_generator import iterate, lent_generator
@@ -67,9 +68,9 @@ class TensorBatches:
         return replace(self, seed=seed)
 
     def epoch(self, number: int, skip: int = 0) -> Iterator[Batch]:
-        order = permutation(self.n, self.seed, number)
+        order = devices.moved(permutation(self.n, self.seed, number), self.y.device)
         for k in range(skip, self.per_epoch()):
-            rows = order[k * self.size : (k + 1) * self.size].to(self.y.device)
+            rows = order[k * self.size : (k + 1) * self.size]
             if isinstance(self.x, Tensor):  # index_select has less to look at than an index in brackets
                 yield self.x.index_select(0, rows), self.y.index_select(0, rows)
             else:
@@ -315,4 +316,4 @@ def _tensor(value: Any, name: str, device: torch.device, dtype: torch.dtype) -> 
             where = tuple(int(i) for i in torch.nonzero(bad)[0])
             problem = ("holds ", Value(tensor[where].item()), f" at {where}")
             raise DataError(problem, argument=name, fix="remove or fill values that are not finite")
-    return tensor.to(device)
+    return devices.moved(tensor, device)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any, Literal
 
 from torch.utils.data import DataLoader, Dataset
 
+from r2d2net.callbacks import Callback, Callbacks, History
 from r2d2net.errors import Argument, ParameterError, Shown, Text, Value, require, require_seed, require_whole
 from r2d2net.folder_lock import writing
 from r2d2net.inference import SVGI, Method, method_named
@@ -52,6 +54,7 @@ def fit(
     checkpoint_to: str | Path | None = None,
     checkpoint_every: Literal["epoch"] | float = 60.0,
     resume: str | Path | None = None,
+    callbacks: Sequence[Callback | Callable[[History], Any]] = (),
     verbose: bool = True,
 ) -> Posterior[PredictionT]:
     """Fit a Bayesian model.
@@ -102,6 +105,8 @@ def fit(
         resume: Folder of an interrupted run with the same model, data and settings, which is continued from its
             checkpoint with bitwise the result of an uninterrupted run. It replaces ``checkpoint_to``: where there is no
             checkpoint yet the run starts, and where it is finished the saved posterior is returned.
+        callbacks: Functions that are called with the history after every epoch, or objects of `rn.callbacks`, which see
+            steps and the posterior too: `CSVLogger`, `TensorBoardLogger`. For a single run.
         verbose: Show progress on a terminal.
 
     Returns:
@@ -117,6 +122,7 @@ def fit(
         CheckpointError: If ``resume`` holds a run of other data or settings.
     """
     automatic = isinstance(algorithm, str) and algorithm.lower() == "auto"
+    watching = Callbacks(callbacks)
     request = Request(
         model=model,
         method=SVGI() if algorithm is None or automatic else method_named(algorithm),
@@ -144,6 +150,9 @@ def fit(
     if request.chosen is not None and verbose and sys.stderr.isatty():
         print(f"algorithm {request.chosen}", file=sys.stderr)
     plans, folder, resumes = request.plans(prepared), request.folder, request.resumes
+    if watching and len(plans) > 1:
+        fix = "give them to a fit of one run"
+        raise ParameterError(f": these are {len(plans)} runs", argument="callbacks", fix=fix)
     for plan in plans:
         plan.trainer  # noqa: B018 (built here, so that what does not go together is refused before anything is written)
     with nullcontext() if folder is None else writing(folder):
@@ -152,7 +161,7 @@ def fit(
         else:
             if folder is not None and not resumes:
                 clear(folder)
-            posterior = train(plans[0], folder, resume=resumes, verbose=verbose)
+            posterior = train(plans[0], folder, resume=resumes, verbose=verbose, callbacks=watching)
     warn_of(posterior.health, type(request.method).__name__)
     if verbose and sys.stderr.isatty() and "line" in posterior.health:  # runs of earlier versions have none
         print(posterior.health["line"], file=sys.stderr)

@@ -18,6 +18,8 @@ from typing import Any, Literal
 
 import torch
 
+from r2d2net import devices
+from r2d2net.callbacks import Callbacks
 from r2d2net.errors import Argument, DivergenceError, Shown
 from r2d2net.inference import DrawSource, Info, Method, Trainer
 from r2d2net.inference.base import copied, flatten
@@ -97,14 +99,16 @@ class Progressing:
     state: Any
     epoch: int = 0
     batch: int = 0
-    nll: float = 0.0  # sum over the batches of the epoch so far
+    nll: Any = 0.0  # sum over the batches of the epoch so far; a tensor where the host would wait for it
     history: list[dict[str, float]] = field(default_factory=list)
     best: Any = None  # the state with the best validation score
     best_score: float = math.inf
     best_epoch: int = -1
 
 
-def train(plan: Plan, folder: Path | None, *, resume: bool, verbose: bool) -> Posterior[Any]:
+def train(
+    plan: Plan, folder: Path | None, *, resume: bool, verbose: bool, callbacks: Callbacks | None = None
+) -> Posterior[Any]:
     """Run a plan to its end.
 
     Args:
@@ -112,10 +116,12 @@ def train(plan: Plan, folder: Path | None, *, resume: bool, verbose: bool) -> Po
         folder: Where its checkpoints and its posterior are kept; None keeps none.
         resume: Whether to go on from where the folder says the run stands.
         verbose: Whether to show progress on a terminal.
+        callbacks: What is called as the run goes on; None for nothing.
 
     Returns:
         The posterior.
     """
+    callbacks = Callbacks() if callbacks is None else callbacks
     trainer, prepared, settings = plan.trainer, plan.prepared, plan.settings
     if folder is not None and resume:
         done = finished(folder, plan)
@@ -129,8 +135,10 @@ def train(plan: Plan, folder: Path | None, *, resume: bool, verbose: bool) -> Po
         else:
             store(folder, run, generator, settings)
         tidy(folder)
-    _loop(plan, run, generator, folder, verbose)
-    return finish(plan, run, folder)
+    _loop(plan, run, generator, folder, verbose, callbacks)
+    posterior = finish(plan, run, folder)
+    callbacks.end(posterior)
+    return posterior
 
 
 def finish(plan: Plan, run: Progressing, folder: Path | None) -> Posterior[Any]:
@@ -215,6 +223,7 @@ def _loop(
     generator: torch.Generator,
     folder: Path | None,
     verbose: bool,
+    callbacks: Callbacks,
 ) -> None:
     settings, every, trainer = plan.settings, plan.checkpoint_every, plan.trainer
     epochs, patience, device = settings["epochs"], settings["patience"], plan.model.device
@@ -225,7 +234,8 @@ def _loop(
     def store_if_due(at_end: bool) -> None:
         nonlocal last
         if folder is not None and (at_end if every == "epoch" else time.monotonic() - last >= every):
-            require_finite(run, trainer)
+            run.nll = float(run.nll)
+            require_finite(run, trainer, run.nll)
             store(folder, run, generator, settings)
             last = time.monotonic()
 
@@ -244,17 +254,50 @@ def _loop(
                 else:
                     run.state, info = trainer.step(run.state, batch, generator)
                 run.batch += 1
-                nll = float(info.nll)
-                run.nll += nll
-                if not math.isfinite(nll):
-                    require_finite(run, trainer, nll)
+                if devices.waits(device):  # looked at when the epoch ends or a checkpoint is due
+                    run.nll = run.nll + info.nll.detach()
+                else:
+                    nll = float(info.nll)
+                    run.nll += nll
+                    if not math.isfinite(nll):
+                        require_finite(run, trainer, nll)
+                if callbacks:
+                    callbacks.step(int(run.state.step), info)
                 if run.batch < settings["batches"]:
                     store_if_due(at_end=False)
-            require_finite(run, trainer)
+            if devices.waits(device):
+                run.nll, is_finite = read_together(run.nll, run.state)
+                if not is_finite:
+                    require_finite(run, trainer, run.nll)
+            else:
+                require_finite(run, trainer)
             require_held(run, plan)
             close_epoch(run, plan, held_out, None if info is None else info.temperature)
             report(run.history[-1])
+            callbacks.epoch(run.history)
             store_if_due(at_end=True)
+
+
+def read_together(nll: Any, state: Any) -> tuple[float, bool]:
+    """Read the sum of losses and whether a state is finite from an accelerator, waiting for it once.
+
+    Args:
+        nll: Sum of the losses.
+        state: The state.
+
+    Returns:
+        The sum, and whether it and the state are finite; buffers may be infinite.
+    """
+    flags = [torch.isfinite(torch.as_tensor(nll))]
+    for name, tensor in flatten(state).items():
+        if tensor.is_floating_point() and not name.startswith(STORED):
+            own = ~tensor.isnan() if "buffers" in name.split("/") else tensor.isfinite()
+            flags.append(own.all())
+    device = nll.device if isinstance(nll, torch.Tensor) else flags[-1].device
+    is_finite = torch.stack([flag.to(device) for flag in flags]).all()
+    total = torch.as_tensor(nll, device=device)
+    read = float(torch.where(is_finite, total, math.nan))
+    return (read, True) if math.isfinite(read) else (float(total), False)
 
 
 def is_out_of_patience(run: Progressing, patience: int | None) -> bool:
