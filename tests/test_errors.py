@@ -23,6 +23,7 @@ from r2d2net.errors import (
     Interrupted,
     ParameterError,
     R2D2NetError,
+    RankError,
     Shown,
     Value,
     require,
@@ -33,7 +34,7 @@ from r2d2net.errors import (
 from r2d2net.estimators import R2D2Classifier, R2D2Regressor
 from table_runs import command, make_table
 
-KINDS = (R2D2NetError, ParameterError, DataError, CheckpointError, DivergenceError, Interrupted)
+KINDS = (R2D2NetError, ParameterError, DataError, CheckpointError, DivergenceError, RankError, Interrupted)
 
 
 @pytest.mark.parametrize(

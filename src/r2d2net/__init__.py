@@ -3,7 +3,7 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from r2d2net.errors import CheckpointError, DataError, DivergenceError, ParameterError, R2D2NetError
+from r2d2net.errors import CheckpointError, DataError, DivergenceError, ParameterError, R2D2NetError, RankError
 
 if TYPE_CHECKING:
     from r2d2net import (
@@ -44,6 +44,7 @@ __all__ = [
     "R2D2NetError",
     "R2D2Regressor",
     "R2D2Selector",
+    "RankError",
     "Regression",
     "__version__",
     "callbacks",

@@ -213,6 +213,10 @@ class DivergenceError(R2D2NetError, ArithmeticError):
     """Training met a number that is not finite, or a sampler ran away from its target."""
 
 
+class RankError(R2D2NetError):
+    """A fit on several processes that cannot go on: one of them is gone, has failed or does something else."""
+
+
 class FitWarning(UserWarning):
     """A fit that does not make sense, worse than a constant say, or that starts otherwise than its user may think."""
 

@@ -31,6 +31,7 @@ from r2d2net.posterior_views import draw_history, facts_of, html_facts, summary_
 from r2d2net.prediction import PredictionT
 from r2d2net.prediction_module import PredictionModule
 from r2d2net.provenance import provenance
+from r2d2net.ranks import Ranks, ranks_of_world
 from r2d2net.saved_json import require_conforming
 from r2d2net.saved_values import HEADER, require_drawable, require_levels, require_units, require_values
 from r2d2net.specification import (
@@ -311,6 +312,7 @@ class Posterior(Generic[PredictionT]):
         generator: torch.Generator | None = None,
         rows: int = ROWS,
         vectorize: bool | None = None,
+        ranks: Ranks | Literal["split"] | None = None,
     ) -> PredictionT:
         """Compute the predictive distribution at new inputs.
 
@@ -324,6 +326,8 @@ class Posterior(Generic[PredictionT]):
             rows: Largest number of rows of a forward pass: fewer need less memory.
             vectorize: True runs many draws at once by `torch.func.vmap`, False one after the other. By default vmap is
                 used on GPUs, for networks that it can run.
+            ranks: "split" under torchrun lets each process compute its part of the rows: all processes make this call
+                with the same arguments, and all have the whole prediction. By default each computes all rows.
 
         Returns:
             The prediction in the user's units: `Regression`, `Classification` or `Counts`, by the likelihood.
@@ -332,7 +336,7 @@ class Posterior(Generic[PredictionT]):
             DataError: If the network cannot process the inputs.
             ParameterError: If another argument lies outside its range.
         """
-        outputs, noise = self._outputs(x, draws, seed, generator, rows, vectorize)
+        outputs, noise = self._outputs(x, draws, seed, generator, rows, vectorize, ranks)
         prediction = self.model.likelihood.predict(outputs, noise, self.units.y)
         if self.labels is not None:
             prediction = prediction.with_labels(self.labels)
@@ -348,6 +352,7 @@ class Posterior(Generic[PredictionT]):
         generator: torch.Generator | None = None,
         rows: int = ROWS,
         vectorize: bool | None = None,
+        ranks: Ranks | Literal["split"] | None = None,
     ) -> Tensor:
         """Compute the network's raw outputs at new inputs, in standardised units.
 
@@ -358,11 +363,12 @@ class Posterior(Generic[PredictionT]):
             generator: Source of randomness in place of the seed, on the model's device.
             rows: Largest number of rows of a forward pass.
             vectorize: As in `predict`.
+            ranks: As in `predict`.
 
         Returns:
             The outputs, (draws, rows, width).
         """
-        return self._outputs(x, draws, seed, generator, rows, vectorize)[0]
+        return self._outputs(x, draws, seed, generator, rows, vectorize, ranks)[0]
 
     @torch.no_grad()
     def r2(
@@ -414,8 +420,13 @@ class Posterior(Generic[PredictionT]):
         generator: torch.Generator | None,
         rows: int,
         vectorize: bool | None,
+        ranks: Ranks | Literal["split"] | None = None,
     ) -> tuple[Tensor, Noise]:
         require_whole("rows", rows)
+        require(ranks in (None, "split") or isinstance(ranks, Ranks), "ranks", ranks, "use 'split' or leave it out")
+        group = ranks_of_world(self.model.device) if isinstance(ranks, str) else ranks
+        if group is not None and group.size > 1:
+            return self._outputs_on(group, x, draws, seed, generator, rows, vectorize)
         inputs = self.network_inputs(x)
         parts = inputs if isinstance(inputs, tuple) else (inputs,)
         if any(part.dim() == 0 for part in parts):
@@ -435,6 +446,29 @@ class Posterior(Generic[PredictionT]):
             outputs.append(self._forward(drawn, inputs, rows, vectorize))
             noises.append(drawn.noise)
         return torch.cat(outputs), {name: torch.cat([noise[name] for noise in noises]) for name in noises[0]}
+
+    def _outputs_on(
+        self,
+        ranks: Ranks,
+        x: Any,
+        draws: int | Literal["mean"],
+        seed: int | None,
+        generator: torch.Generator | None,
+        rows: int,
+        vectorize: bool | None,
+    ) -> tuple[Tensor, Noise]:
+        """Compute this process's rows and join those of all."""
+        require(seed is not None or generator is not None, "seed", seed, "give one, so that all processes draw alike")
+        with ranks.together():
+            inputs = as_tensors(x)
+            parts = inputs if isinstance(inputs, tuple) else (inputs,)
+            count = len(parts[0]) if parts[0].dim() else 0
+            if count < ranks.size:
+                return self._outputs(inputs, draws, seed, generator, rows, vectorize)
+            own = slice(count * ranks.rank // ranks.size, count * (ranks.rank + 1) // ranks.size)
+            mine = tuple(part[own] for part in parts) if isinstance(inputs, tuple) else inputs[own]
+            outputs, noise = self._outputs(mine, draws, seed, generator, rows, vectorize)
+            return ranks.gathered(outputs, 1), noise
 
     def with_units(self, units: Units) -> Self:
         """Build the same posterior for inputs and targets in other units.

@@ -24,9 +24,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from r2d2net.errors import CheckpointError, ParameterError, Shown, Value, require_instance
+from r2d2net.errors import Argument, CheckpointError, ParameterError, Shown, Value, require_instance
 from r2d2net.likelihoods.base import Noise, Unit
 from r2d2net.model import AnyPrior, BayesianModel, Tensors
+from r2d2net.ranks import RowSplit
 from r2d2net.registry import ALGORITHMS, PRIORS
 
 Batch = tuple[Any, Tensor]
@@ -195,6 +196,7 @@ class Trainer(ABC, Generic[StateT]):
     """An algorithm bound to a model: pure steps over a state."""
 
     model: BayesianModel[Any]
+    draws_for_rows: bool = True  # whether what a step draws from torch's global generators is drawn for single rows
 
     @abstractmethod
     def init(self, y: Tensor, generator: torch.Generator, unit: Unit | None = None) -> StateT:
@@ -243,6 +245,22 @@ class Trainer(ABC, Generic[StateT]):
             Draws of that one network.
         """
         return self.source(state).center()
+
+    def split_rows(self, split: RowSplit) -> None:
+        """Share the rows of every step with other processes from now on.
+
+        A step is then given some of its rows on each process, and must leave the same state on all of them.
+
+        Args:
+            split: The processes, and what they average.
+
+        Raises:
+            ParameterError: If the algorithm cannot split rows; that is so unless it says otherwise.
+        """
+        name = Shown(type(getattr(self, "settings", self)).__name__)
+        problem = f"cannot split the rows of a step among {split.ranks.size} processes"
+        fix = ("use svgi, say, or ", Argument("ranks", "alone"), " for a fit of its own in each process")
+        raise ParameterError(problem, argument="algorithm", value=name, fix=fix)
 
     def draws_globally(self, batch: Batch) -> bool:
         """Tell whether a step may draw from torch's global generators, as Dropout layers do.

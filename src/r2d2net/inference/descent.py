@@ -14,13 +14,15 @@ from itertools import chain
 from typing import Any, Literal, Self, TypeGuard, TypeVar
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from r2d2net.cache_blocks import Blocks
 from r2d2net.errors import Argument, ParameterError, require, require_whole
 from r2d2net.inference.adam import Moments, Step, adam_step
 from r2d2net.inference.base import Method, make_plain
-from r2d2net.model import BayesianModel, Slot
+from r2d2net.likelihoods.base import Noise
+from r2d2net.model import BayesianModel, Slot, Tensors
+from r2d2net.ranks import RowSplit
 
 STARTS = "auto", "he", "net"
 NOISE_RATES = 0.01, 0.2  # bounds of a batch's weight in the running mean of squared residuals
@@ -120,6 +122,7 @@ class Descent:
         self.own_schedule: Callable[[int], float] | None = None
         self.blocks = Blocks(spans_of(model.bayesian), self.step_unit())
         self.fixed_blocks = Blocks(spans_of(model.fixed), self.fixed_step_unit())
+        self.split: RowSplit | None = None  # where the rows of a step are split among processes
 
     def step_unit(self) -> Tensor:
         """Return the unit of each weight's steps; made when it is needed, as it is constant within a parameter."""
@@ -147,7 +150,42 @@ class Descent:
     def noise_rate(self, rows: int, t: int) -> float:
         """Return the weight of a batch in the running mean of squared residuals, which remembers about one epoch."""
         least, most = NOISE_RATES
+        rows = rows if self.split is None else rows * self.split.ranks.size
         return max(min(most, max(least, rows / self.n)), 1 / t)
+
+    def observe(self, output: Tensor, y: Tensor, noise: Noise, rate: float) -> Noise:
+        """Return what the likelihood learns of a batch; of one whose rows are split, the mean over the processes."""
+        new = self.model.likelihood.observe(output, y, noise, rate)
+        if self.split is None or not new:
+            return new
+        return dict(zip(new, self.split.averaged(list(new.values()), len(y)), strict=True))
+
+    def row_generator(self, generator: torch.Generator, t: int) -> torch.Generator:
+        """Return the source of what is drawn for rows in step t: the process's own where the rows are split."""
+        return generator if self.split is None else self.split.generator(t, self.model.device)
+
+    def shared(
+        self, loss: Tensor, gradients: list[list[Tensor]], buffers: Tensors, rows: int
+    ) -> tuple[Tensor, list[list[Tensor]]]:
+        """Average loss, gradients and running statistics of layers over the processes, if the rows are split.
+
+        Args:
+            loss: Mean loss of the process's rows.
+            gradients: Its gradients, in groups.
+            buffers: Buffers after the forward pass, changed in place.
+            rows: Number of the rows.
+
+        Returns:
+            Loss and gradients of all rows of the step, by one message.
+        """
+        if self.split is None:
+            return loss, gradients
+        moving = [buffers[name] for name in running_statistics(self.model.net) if name in buffers]
+        parts = iter(self.split.averaged([loss, *chain(*gradients), *moving], rows))
+        loss, gradients = next(parts), [[next(parts) for _ in group] for group in gradients]
+        for buffer, mean in zip(moving, parts, strict=True):
+            buffer.copy_(mean)
+        return loss, gradients
 
     def start_weights(self, generator: torch.Generator) -> tuple[Tensor, Tensor]:
         """Return Bayesian weights and deterministic parameters at the start."""
@@ -174,6 +212,21 @@ class Descent:
             reason = str(error).splitlines()[0]
             problem = f"does not suit this network here: {reason}"
             raise ParameterError(problem, argument="autocast", value="bfloat16", fix="leave it out") from error
+
+
+def running_statistics(net: nn.Module) -> list[str]:
+    """Return the names of the running means and variances of normalisation layers.
+
+    >>> running_statistics(nn.Sequential(nn.Linear(2, 3), nn.BatchNorm1d(3)))
+    ['1.running_mean', '1.running_var']
+    """
+    names = ("running_mean", "running_var")
+    return [
+        f"{name}.{own}".lstrip(".")
+        for name, module in net.named_modules()
+        for own in names
+        if isinstance(getattr(module, own, None), Tensor)
+    ]
 
 
 def spans_of(slots: Sequence[Slot]) -> list[tuple[int, int]]:

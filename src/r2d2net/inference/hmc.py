@@ -29,6 +29,8 @@ from r2d2net.inference.nuts import NutsSettings, NutsState, require_pyro, start,
 from r2d2net.inference.scale_updates import ZERO_SHARE, off_zero
 from r2d2net.likelihoods.base import Noise, Unit
 from r2d2net.model import BayesianModel, Tensors
+from r2d2net.ranks import ALONE, Ranks, RowSplit
+from r2d2net.ranks.row_split import for_all, of_all
 
 FORGETTING = 0.1  # weight of a transition in the mean of squared gradients as long as the chain is on its way in
 
@@ -106,7 +108,10 @@ class HMCState(NamedTuple):
 class Chain(Trainer[HMCState]):
     """One chain of HMC, bound to a model."""
 
+    draws_for_rows = False  # pyro draws for all processes alike
+
     def __init__(self, settings: HMC, model: BayesianModel[Any], *, n: int, steps: int) -> None:
+        self.ranks: Ranks = ALONE
         require_pyro()
         warm_up = round(settings.burn_in * steps)
         if warm_up == 0:
@@ -159,6 +164,9 @@ class Chain(Trainer[HMCState]):
             kept=no_draws(room, network, self.settings.thin),
         )
 
+    def split_rows(self, split: RowSplit) -> None:
+        self.ranks = split.ranks
+
     def step(self, state: HMCState, batch: Batch, generator: torch.Generator) -> tuple[HMCState, Info]:
         (x, y), likelihood = batch, self.model.likelihood
         self.model.net.eval()
@@ -178,6 +186,8 @@ class Chain(Trainer[HMCState]):
             position, frame, nuts = self._learn(position, frame, nuts, state.nuts, gradient)
         with torch.no_grad():
             output = self._output(weights, state, x)
+        if self.ranks.size > 1:
+            output, y = self.ranks.gathered(output), self.ranks.gathered(y)
         noise = likelihood.gibbs(output, y, state.noise, generator, 1 / self.settings.temperature)
         position, frame = self.coordinates.refresh(position, frame, generator)
         state = state._replace(step=state.step + 1, position=position, frame=frame, noise=noise, nuts=nuts)
@@ -205,12 +215,14 @@ class Chain(Trainer[HMCState]):
 
     def _log_likelihood(self, output: Tensor, y: Tensor, noise: Noise) -> Tensor:
         rows = self.model.likelihood.log_prob(output, y, noise)
-        return rows.to(EXACT).sum() / self.settings.temperature
+        total = rows.to(EXACT).sum() / self.settings.temperature
+        return total if self.ranks.size == 1 else of_all(total, self.ranks)
 
     def _output(self, weights: Tensor, state: HMCState, x: Any) -> Tensor:
         """Return the network's output in evaluation mode, as in predictions."""
         model = self.model
         # One split: the gradient of each of many slices of the flat vector would be as long as the vector.
+        weights = weights if self.ranks.size == 1 else for_all(weights, self.ranks)
         parts = weights.to(model.dtype).split([slot.shape.numel() for slot in model.bayesian])
         named = {slot.name: part.view(slot.shape) for slot, part in zip(model.bayesian, parts, strict=True)}
         return model.call(model.net, {**named, **state.buffers}, x)

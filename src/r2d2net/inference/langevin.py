@@ -43,6 +43,7 @@ from r2d2net.inference.stability import Watch, cap, run_away, seen, start_watch
 from r2d2net.inference.timetable import Timetable
 from r2d2net.likelihoods.base import Noise, Unit
 from r2d2net.model import BayesianModel, Slot, Tensors
+from r2d2net.ranks import RowSplit
 
 LARGEST_STEP = 0.1  # of runs of SHORT_RUN steps or fewer, in units of He's deviation
 PLAIN_STEP = 0.01  # without a preconditioner
@@ -252,13 +253,16 @@ class Langevin(Trainer[LangevinState]):
 
     # --- one step
 
+    def split_rows(self, split: RowSplit) -> None:
+        self.descent.split = split
+
     def step(self, state: LangevinState, batch: Batch, generator: torch.Generator) -> tuple[LangevinState, Info]:
         t = int(state.step) + 1
         x, y = batch
         lr, explores = self.learning_rate(t), self.times.explores(t)
         masks = random_states(self.model.device) if self.measures_curvature(t) else None
         output, nll, gradients = self._gradients(state, x, y)
-        noise = self.model.likelihood.observe(output, y, state.noise, self.descent.noise_rate(len(y), t))
+        noise = self.descent.observe(output, y, state.noise, self.descent.noise_rate(len(y), t))
         if self.settings.clip is not None:
             clip_gradients([*gradients["weights"], *gradients["fixed"]], self.settings.clip)
         if self.learns_metric and explores:
@@ -295,8 +299,9 @@ class Langevin(Trainer[LangevinState]):
         output = output.to(state.weights.dtype)
         loss = -model.likelihood.log_prob(output, y, state.noise).mean()
         parts = torch.autograd.grad(loss, list(leaves.values()), materialize_grads=True)
-        flat, count = [part.reshape(-1) for part in parts], len(model.bayesian)
-        return output.detach(), loss.detach(), {"weights": flat[:count], "fixed": flat[count:]}
+        nll, (flat,) = self.descent.shared(loss.detach(), [[part.reshape(-1) for part in parts]], state.buffers, len(y))
+        count = len(model.bayesian)
+        return output.detach(), nll, {"weights": flat[:count], "fixed": flat[count:]}
 
     def _steps(self, state: LangevinState, lr: float) -> Tensors:
         """Return the step sizes l of the weights and of the deterministic parameters."""

@@ -23,6 +23,7 @@ from r2d2net.inference.joint_step import JointStep, Rows, Sizes, joint_step_of
 from r2d2net.inference.scale_updates import CoordinateUpdate, Known, ScaleSweeps
 from r2d2net.likelihoods.base import Noise, Unit
 from r2d2net.model import BayesianModel, Tensors
+from r2d2net.ranks import RowSplit
 
 
 class PointState(NamedTuple):
@@ -92,6 +93,9 @@ class Point(Trainer[PointState]):
         self.refresh_scales(state, generator)
         return state
 
+    def split_rows(self, split: RowSplit) -> None:
+        self.descent.split, self.joint = split, None
+
     def step(self, state: PointState, batch: Batch, generator: torch.Generator) -> tuple[PointState, Info]:
         t = int(state.step) + 1
         x, y = batch
@@ -103,7 +107,7 @@ class Point(Trainer[PointState]):
             noise = {name: tensor.squeeze(0) for name, tensor in one.items()}
             return self._swept(state._replace(noise=noise), generator, t), Info(losses.squeeze(0), lr, temperature)
         output, (g_mean, g_fixed, nll) = self._gradients(state, x, y, generator, t)
-        noise = self.model.likelihood.observe(output, y, state.noise, self.descent.noise_rate(len(y), t))
+        noise = self.descent.observe(output, y, state.noise, self.descent.noise_rate(len(y), t))
         if self.settings.clip is not None:
             clip_gradients([g_mean, g_fixed], self.settings.clip)
         vectors = state.mean, state.precision, g_mean, *state.moments["mean"]
@@ -138,11 +142,13 @@ class Point(Trainer[PointState]):
         groups = leaves_of(model.bayesian, state.mean), leaves_of(model.fixed, state.fixed)
         names = [slot.name for slot in (*model.bayesian, *model.fixed)]
         with self.descent.autocast():
-            output = self.forward(dict(zip(names, chain(*groups), strict=True)), state.buffers, x, generator)
+            rows = self.descent.row_generator(generator, t)
+            output = self.forward(dict(zip(names, chain(*groups), strict=True)), state.buffers, x, rows)
         output = output.to(state.mean.dtype)
         loss = self.loss(output, y, state.noise, t)
-        g_mean, g_fixed = (flat(parts, loss) for parts in gradients_of(loss, groups))
-        return output.detach(), (g_mean, g_fixed, loss.detach())
+        nll, gradients = self.descent.shared(loss.detach(), gradients_of(loss, groups), state.buffers, len(y))
+        g_mean, g_fixed = (flat(parts, nll) for parts in gradients)
+        return output.detach(), (g_mean, g_fixed, nll)
 
     def forward(self, parameters: Tensors, buffers: Tensors, x: Any, generator: torch.Generator) -> Tensor:
         """Compute the network's output in training mode."""

@@ -61,6 +61,7 @@ from r2d2net.inference.native_step import NativeScales, NativeStep, native_probl
 from r2d2net.inference.scale_updates import START_SWEEPS, Known, ScaleSweeps, ScaleUpdate, off_zero
 from r2d2net.likelihoods.base import Noise, Unit
 from r2d2net.model import BayesianModel, Tensors
+from r2d2net.ranks import RowSplit
 
 WARM_UP = 0.6  # share of the steps
 LARGE = 1 << 20  # weights, from which deviations are computed twice in a step and not kept: a float a weight less
@@ -227,6 +228,14 @@ class MeanField(Trainer[VariationalState]):
 
     # --- one step
 
+    def split_rows(self, split: RowSplit) -> None:
+        self.descent.split, self.joint = split, None
+
+    @property
+    def draws_apart(self) -> bool:
+        """Whether each of several processes draws weights of its own in a step."""
+        return self.descent.split is not None and self.descent.split.apart
+
     def step(self, state: VariationalState, batch: Batch, generator: torch.Generator) -> tuple[VariationalState, Info]:
         t = int(state.step) + 1
         drawn, noise, nll = self._descend(state, batch, generator, t)
@@ -291,22 +300,24 @@ class MeanField(Trainer[VariationalState]):
         self, state: VariationalState, batch: Batch, generator: torch.Generator, t: int
     ) -> tuple[Tensor | None, Noise, Tensor]:
         """Take a step of q(w); return the draw of the weights if a sweep needs it, the noise and the loss."""
-        settings, likelihood = self.settings, self.model.likelihood
+        settings = self.settings
         x, y = batch
         noise = state.noise
         if self.joint is not None and self.joint.takes(x):
             return self._descend_jointly(state, x, y, generator, t)
-        keep = self.scales.update.needs_draw and t % settings.sweep_every == 0
-        drawn, scale = self._draw_or_deviation(state, generator)
+        keep = self.scales.update.needs_draw and t % settings.sweep_every == 0 and not self.draws_apart
+        for_rows = self.descent.row_generator(generator, t)
+        for_weights = for_rows if self.draws_apart else generator
+        drawn, scale = self._draw_or_deviation(state, for_weights)
         rate = self.descent.noise_rate(len(y), t) / settings.draws
-        output, gradients = self._gradients(state, drawn, scale, x, y, generator, keep=keep)
-        noise = likelihood.observe(output, y, noise, rate)  # at once: the output may be a view of the draw
+        output, gradients = self._gradients(state, drawn, scale, x, y, for_rows, keep=keep)
+        noise = self.descent.observe(output, y, noise, rate)  # at once: the output may be a view of the draw
         if settings.draws > 1 or settings.clip is not None:
             gradients = gradients.owned()
         for _ in range(settings.draws - 1):
-            drawn = None if drawn is None else self.draw(state, generator)[0]
-            output, others = self._gradients(state, drawn, scale, x, y, generator, keep=keep)
-            noise = likelihood.observe(output, y, noise, rate)
+            drawn = None if drawn is None else self.draw(state, for_weights)[0]
+            output, others = self._gradients(state, drawn, scale, x, y, for_rows, keep=keep)
+            noise = self.descent.observe(output, y, noise, rate)
             gradients.add_(others)
         if settings.draws > 1:
             gradients.div_(settings.draws)
@@ -403,8 +414,10 @@ class MeanField(Trainer[VariationalState]):
             in_mean = cut.gathered(g_mean)
             in_log = map(torch.mul, cut.gathered(g_scale), cut.of(scale))
         else:
-            output, loss, (g_mean, g_fixed) = self._backward(state, (drawn,), x, y, generator)
+            output, loss, (g_mean, *g_log, g_fixed) = self._backward(state, (drawn,), x, y, generator)
             in_mean = cut.gathered(g_mean)
+            if g_log:
+                return output, Gradients(in_mean, cut.gathered(g_log[0]), flat(g_fixed, loss), loss)
             if self._defers(drawn):
                 return output, Gradients(in_mean, cut.of(drawn), flat(g_fixed, loss), loss)
             rooms = [None] * len(in_mean) if keep else cut.of(drawn)
@@ -414,13 +427,16 @@ class MeanField(Trainer[VariationalState]):
     def _defers(self, drawn: Tensor | None) -> bool:
         """Whether the native update makes the gradient in log s of the draw itself: that of one draw, not clipped."""
         one = self.settings.draws == 1 and self.settings.clip is None
-        return self.native is not None and drawn is not None and one
+        return self.native is not None and drawn is not None and one and not self.draws_apart
 
     @torch.enable_grad()
     def _backward(
         self, state: VariationalState, vectors: tuple[Tensor, ...], x: Any, y: Tensor, generator: torch.Generator
     ) -> tuple[Tensor, Tensor, list[list[Tensor]]]:
-        """Return output, loss and gradients at drawn weights, or at means and deviations of drawn activations."""
+        """Return output, loss and gradients at drawn weights, or at means and deviations of drawn activations.
+
+        Where each of several processes has drawn weights of its own there are gradients in log s too.
+        """
         model = self.model
         leaves = [leaves_of(model.bayesian, vector) for vector in vectors]
         fixed = leaves_of(model.fixed, state.fixed)
@@ -435,7 +451,13 @@ class MeanField(Trainer[VariationalState]):
                 output = self.local.forward(leaves[0], leaves[1], fixed, state.buffers, x, generator)
         output = output.to(state.mean.dtype)
         loss = -model.likelihood.log_prob(output, y, state.noise).mean()
-        return output.detach(), loss.detach(), gradients_of(self.objective(loss, leaves), [*leaves, fixed])
+        gradients = gradients_of(self.objective(loss, leaves), [*leaves, fixed])
+        if self.draws_apart and len(leaves) == 1:
+            draws = zip(model.bayesian, gradients[0], strict=True)
+            in_log = [(slot.of(vectors[0]) - slot.of(state.mean)).mul_(g) for slot, g in draws]
+            gradients.insert(1, in_log)
+        loss, gradients = self.descent.shared(loss.detach(), gradients, state.buffers, len(y))
+        return output.detach(), loss, gradients
 
     def objective(self, loss: Tensor, leaves: Sequence[Sequence[Tensor]]) -> Tensor:
         """Return what a step minimises, the KL apart.

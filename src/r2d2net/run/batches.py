@@ -70,11 +70,15 @@ class TensorBatches:
     def epoch(self, number: int, skip: int = 0) -> Iterator[Batch]:
         order = devices.moved(permutation(self.n, self.seed, number), self.y.device)
         for k in range(skip, self.per_epoch()):
-            rows = order[k * self.size : (k + 1) * self.size]
+            rows = self.rows(order, k)
             if isinstance(self.x, Tensor):  # index_select has less to look at than an index in brackets
                 yield self.x.index_select(0, rows), self.y.index_select(0, rows)
             else:
                 yield take(self.x, rows), self.y[rows]
+
+    def rows(self, order: Tensor, k: int) -> Tensor:
+        """Return the rows of batch k."""
+        return order[k * self.size : (k + 1) * self.size]
 
 
 @dataclass(frozen=True)
@@ -107,8 +111,12 @@ class DatasetBatches:
         order = permutation(self.n, self.seed, number).tolist()
         for k in range(skip, self.per_epoch()):
             with lent_generator(mix(mix(self.seed, number), k), CPU):  # random transforms follow the seed too
-                items = [self.dataset[i] for i in order[k * self.size : (k + 1) * self.size]]
+                items = [self.dataset[i] for i in self.rows(order, k)]
             yield self.prepare(pair(default_collate(items)))
+
+    def rows(self, order: list[int], k: int) -> list[int]:
+        """Return the rows of batch k."""
+        return order[k * self.size : (k + 1) * self.size]
 
 
 @dataclass(frozen=True)

@@ -20,11 +20,14 @@ from r2d2net.model import BayesianModel
 from r2d2net.posterior import Posterior
 from r2d2net.prediction import PredictionT
 from r2d2net.priors import R2D2
+from r2d2net.ranks import ALONE, ranks_of_world
 from r2d2net.run.choice import choose, epochs_for
 from r2d2net.run.health import warn_of
+from r2d2net.run.on_ranks import draws_of, require_same_settings
 from r2d2net.run.prepare import Prepared, prepare
 from r2d2net.run.row_weights import require_weighing
 from r2d2net.run.several_runs import clear, run_several
+from r2d2net.run.split_batches import for_rank, with_shares
 from r2d2net.run.start_notice import warn_of_start
 from r2d2net.run.train import Plan, train
 from r2d2net.specification import describe, describe_model, network_text
@@ -56,8 +59,12 @@ def fit(
     resume: str | Path | None = None,
     callbacks: Sequence[Callback | Callable[[History], Any]] = (),
     verbose: bool = True,
+    ranks: Literal["auto", "alone"] = "auto",
+    rank_draws: Literal["shared", "per-rank"] | None = None,
 ) -> Posterior[PredictionT]:
     """Fit a Bayesian model.
+
+    Under torchrun all processes make this call, and are one fit: see "Several machines" in the documentation.
 
     Args:
         model: The model; it is not changed.
@@ -108,6 +115,10 @@ def fit(
         callbacks: Functions that are called with the history after every epoch, or objects of `rn.callbacks`, which see
             steps and the posterior too: `CSVLogger`, `TensorBoardLogger`. For a single run.
         verbose: Show progress on a terminal.
+        ranks: "auto" splits the rows of every step, or several runs, among the processes of a torch.distributed group:
+            one that is open, or that torchrun has set out. "alone" makes a fit of its own in each process.
+        rank_draws: Whether processes "shared" or "per-rank" draw the weights of a step: with the latter k processes are
+            k draws, and send twice as much. For algorithms that draw weights; "shared" by default.
 
     Returns:
         The posterior, which predicts what the model's likelihood says: `Regression`, `Classification` or `Counts`. Its
@@ -120,7 +131,10 @@ def fit(
         DataError: If the data do not fit the model.
         DivergenceError: If training meets a number that is not finite, or a sampler runs away from its target.
         CheckpointError: If ``resume`` holds a run of other data or settings.
+        RankError: If one of several processes is gone, has failed, or makes another fit.
     """
+    require(ranks in ("auto", "alone"), "ranks", ranks, "use 'auto' or 'alone'")
+    require(rank_draws in (None, "shared", "per-rank"), "rank_draws", rank_draws, "use 'shared' or 'per-rank'")
     automatic = isinstance(algorithm, str) and algorithm.lower() == "auto"
     watching = Callbacks(callbacks)
     request = Request(
@@ -143,26 +157,46 @@ def fit(
         resume=resume,
         weighs=weights is not None,
     ).checked(data)
-    prepared = prepare(model, data, request.batch_size, int(seed), request.validation, n, standardize, weights)
-    request = request.with_epochs(prepared.batches.n, model)
-    warn_of_start(request.method, model, prepared.units)
-    request.method.require_batches(prepared.batches.per_epoch())
-    if request.chosen is not None and verbose and sys.stderr.isatty():
-        print(f"algorithm {request.chosen}", file=sys.stderr)
-    plans, folder, resumes = request.plans(prepared), request.folder, request.resumes
-    if watching and len(plans) > 1:
-        fix = "give them to a fit of one run"
-        raise ParameterError(f": these are {len(plans)} runs", argument="callbacks", fix=fix)
-    for plan in plans:
-        plan.trainer  # noqa: B018 (built here, so that what does not go together is refused before anything is written)
-    with nullcontext() if folder is None else writing(folder):
-        if len(plans) > 1:
-            posterior = run_several(plans, folder, resume=resumes, jobs=jobs, verbose=verbose)
-        else:
-            if folder is not None and not resumes:
-                clear(folder)
-            posterior = train(plans[0], folder, resume=resumes, verbose=verbose, callbacks=watching)
-    warn_of(posterior.health, type(request.method).__name__)
+    group = ranks_of_world(model.device) if ranks == "auto" else ALONE
+    verbose = verbose and group.is_first
+    with group.together():
+        data = for_rank(data, group)
+        prepared = prepare(
+            model, data, request.batch_size, int(seed), request.validation, n, standardize, weights, group
+        )
+        prepared = replace(prepared, batches=with_shares(prepared.batches, group))
+        request = request.with_epochs(prepared.batches.n, model)
+        if group.is_first:
+            warn_of_start(request.method, model, prepared.units)
+        request.method.require_batches(prepared.batches.per_epoch())
+        if request.chosen is not None and verbose and sys.stderr.isatty():
+            print(f"algorithm {request.chosen}", file=sys.stderr)
+        plans, folder, resumes = request.plans(prepared), request.folder, request.resumes
+        if watching and len(plans) > 1:
+            fix = "give them to a fit of one run"
+            raise ParameterError(f": these are {len(plans)} runs", argument="callbacks", fix=fix)
+        for plan in plans:
+            plan.trainer  # noqa: B018 (built here, so that what does not go together is refused before all writing)
+        draws = draws_of(rank_draws, request.method, group)
+        if group.size > 1:
+            require_same_settings({**plans[0].settings, "runs": len(plans), "rank_draws": draws}, group)
+        with nullcontext() if folder is None or not group.is_first else writing(folder):
+            if len(plans) > 1:
+                posterior = run_several(plans, folder, resume=resumes, jobs=jobs, verbose=verbose, ranks=group)
+            else:
+                if folder is not None and not resumes and group.is_first:
+                    clear(folder)
+                posterior = train(
+                    plans[0],
+                    folder,
+                    resume=resumes,
+                    verbose=verbose,
+                    callbacks=watching,
+                    ranks=group,
+                    draws=draws,
+                )
+    if group.is_first:
+        warn_of(posterior.health, type(request.method).__name__)
     if verbose and sys.stderr.isatty() and "line" in posterior.health:  # runs of earlier versions have none
         print(posterior.health["line"], file=sys.stderr)
     return posterior

@@ -16,6 +16,7 @@ from r2d2net.inference.base import Batch
 from r2d2net.likelihoods.weighted import Weighted
 from r2d2net.model import BayesianModel, refusing_inputs
 from r2d2net.network_inputs import Units, measure_units, no_units
+from r2d2net.ranks import ALONE, Ranks
 from r2d2net.run.batches import (
     PAIR,
     Batches,
@@ -31,6 +32,7 @@ from r2d2net.run.batches import (
 )
 from r2d2net.run.global_generator import lent_generator
 from r2d2net.run.row_weights import in_proportion, row_weights
+from r2d2net.run.split_batches import has_shares
 from r2d2net.run.stream_units import is_table, stream_units
 
 
@@ -73,13 +75,14 @@ def prepare(
     n: int | None,
     standardize: bool,
     weights: Tensor | None = None,
+    ranks: Ranks = ALONE,
 ) -> Prepared:
     model.warn_of_moving_statistics()
     if isinstance(data, (DataLoader, Dataset)):
         if weights is not None:
             stream = ("is for tensors and arrays, and ", Argument("data"), " is a Dataset or DataLoader")
             raise ParameterError(stream, argument="weights", fix="leave it out")
-        return _prepare_stream(model, data, batch_size, seed, validation, n, standardize)
+        return _prepare_stream(model, data, batch_size, seed, validation, n, standardize, ranks)
     x, y = as_arrays(data, model.device, model.dtype)
     if n is not None and n != len(y):
         raise ParameterError(
@@ -138,6 +141,7 @@ def _prepare_stream(
     validation: float | tuple[Any, Any] | None,
     n: int | None,
     standardize: bool,
+    ranks: Ranks,
 ) -> Prepared:
     """Prepare a Dataset or DataLoader, whose units are those of one pass over it; augmented rows count as they come."""
     if isinstance(validation, (int, float)):
@@ -182,7 +186,8 @@ def _prepare_stream(
     units, digest = no_units(like), data_digest(held)
     targets = model.likelihood.standardizes
     if standardize and (targets or is_table(first[0])):
-        units, rows = stream_units(batches(checked).all_rows(), targets=targets, like=like)
+        sharing = ranks if isinstance(data, DataLoader) and has_shares(data) else ALONE
+        units, rows = stream_units(batches(checked).all_rows(), targets=targets, like=like, ranks=sharing)
         if not model.likelihood.bounds_mean:
             units = units._replace(y=units.y._replace(most=None))
         if next(batches(raw).epoch(0), None) is None:

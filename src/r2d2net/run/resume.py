@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,19 +32,22 @@ if TYPE_CHECKING:
     from r2d2net.run.train import Plan, Progressing
 
 
-def store(folder: Path, run: Progressing, generator: torch.Generator, settings: dict[str, Any]) -> None:
-    """Write the run's checkpoint."""
+def store(folder: Path, run: Progressing, generator: torch.Generator, settings: dict[str, Any], ranks: int = 1) -> None:
+    """Write the run's checkpoint, which says among how many processes the rows are split."""
     tensors = {f"state/{k}": v for k, v in flatten(run.state).items()}
     if run.best is not None:
         tensors |= {f"best/{k}": v for k, v in flatten(run.best).items()}
     tensors["generator"] = generator.get_state()
     where = {"epoch": run.epoch, "batch": run.batch, "nll": run.nll, "history": run.history}
     best = {"best_score": run.best_score, "best_epoch": run.best_epoch}
-    checkpoint.write(folder / INTERRUPTED, tensors, {"settings": settings, **where, **best})
+    split = {} if ranks == 1 else {"ranks": ranks}
+    checkpoint.write(folder / INTERRUPTED, tensors, {"settings": settings, **where, **best, **split})
 
 
-def restore(folder: Path, run: Progressing, generator: torch.Generator, settings: dict[str, Any]) -> None:
-    """Restore the run and its generator from the checkpoint."""
+def restore(
+    folder: Path, run: Progressing, generator: torch.Generator, settings: dict[str, Any], ranks: int = 1
+) -> None:
+    """Restore the run and its generator from the checkpoint; warn if it was split among another number of processes."""
     path = folder / INTERRUPTED
     with reading(path):
         tensors, header = checkpoint.read(path)
@@ -57,6 +61,10 @@ def restore(folder: Path, run: Progressing, generator: torch.Generator, settings
             run.best = unflatten(template, part(tensors, "best/"))
         run.epoch, run.batch, run.nll, run.history = (header[name] for name in ("epoch", "batch", "nll", "history"))
         generator.set_state(tensors["generator"])
+        before = header.get("ranks", 1)
+    if before != ranks:
+        now = f"it goes on with {ranks}, to the same posterior within Monte Carlo error and not to the same bits"
+        warnings.warn(f"{path} is of a run on {before} process{'es' if before > 1 else ''}: {now}", stacklevel=2)
 
 
 def finished(folder: Path, plan: Plan) -> Posterior[Any] | None:

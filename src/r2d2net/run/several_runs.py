@@ -29,9 +29,12 @@ from r2d2net.errors import Argument, DivergenceError, ParameterError, Value
 from r2d2net.inference.collection import merged
 from r2d2net.manifest import tidy
 from r2d2net.posterior import FILE, INTERRUPTED, Posterior
+from r2d2net.ranks import ALONE, Ranks
 from r2d2net.run.health import look_at
+from r2d2net.run.on_ranks import read_from
 from r2d2net.run.orphans import end_with
 from r2d2net.run.progress import lines
+from r2d2net.run.rank_folders import exchange_runs, folder_of_ranks, jobs_of, packed
 from r2d2net.run.resume import finished, finished_file, require_same
 from r2d2net.run.side_by_side import groups_of, train_together
 from r2d2net.run.threads import one_thread
@@ -42,7 +45,13 @@ FOLDER = "r2d2net-candidates"  # removed in the end: a name that nobody else giv
 
 
 def run_several(
-    plans: Sequence[Plan], folder: Path | None, *, resume: bool, jobs: int | None, verbose: bool
+    plans: Sequence[Plan],
+    folder: Path | None,
+    *,
+    resume: bool,
+    jobs: int | None,
+    verbose: bool,
+    ranks: Ranks = ALONE,
 ) -> Posterior[Any]:
     """Run all plans and return one posterior.
 
@@ -53,10 +62,13 @@ def run_several(
         resume: Whether to go on with the runs that the folder holds.
         jobs: Runs at a time, in processes of one thread each; None takes as many as there are cores.
         verbose: Whether to show progress on a terminal.
+        ranks: The processes among which the runs are spread; all of them call this, and all have the posterior.
 
     Returns:
         The posterior.
     """
+    if ranks.size > 1:
+        return _on_ranks(plans, folder, resume, jobs, verbose, ranks)
     if folder is None:
         with tempfile.TemporaryDirectory(prefix="r2d2net-") as temporary:
             return _combined(plans, Path(temporary), jobs, verbose)
@@ -77,6 +89,46 @@ def run_several(
     posterior.save(folder)
     started.unlink()
     clear(folder)
+    return posterior
+
+
+def _on_ranks(
+    plans: Sequence[Plan], folder: Path | None, resume: bool, jobs: int | None, verbose: bool, ranks: Ranks
+) -> Posterior[Any]:
+    """Spread runs over processes, each of which runs some and hands over their files; rank 0 keeps the folder."""
+    own = folder if ranks.is_first else None
+
+    def begin() -> Posterior[Any] | None:
+        """Do what a run of one process does first."""
+        if own is None:
+            return None
+        done = _finished(plans, own) if resume else None
+        started = own / INTERRUPTED
+        if done is None and resume and started.exists():
+            with reading(started):
+                require_same(started, checkpoint.read(started)[1]["settings"], plans[0].settings)
+        else:
+            clear(own)
+            if done is None:
+                checkpoint.write(started, {}, {"settings": plans[0].settings})
+        tidy(own)
+        return done
+
+    done = ranks.first(begin)
+    which = ranks.share_json(None if done is None else [done.settings["candidate"], done.settings["restart"]])
+    if which is not None:
+        content = ranks.share_bytes(packed(own) if own is not None else b"")
+        plan = next(p for p in plans if [p.settings["candidate"], p.settings["restart"]] == which)
+        posterior = read_from(content, plan) if done is None else done
+        assert posterior is not None
+        return posterior
+    with folder_of_ranks(None if own is None else own / FOLDER, ranks) as place:
+        posterior = _combined(plans, place, jobs_of(jobs), verbose, ranks)
+        ranks.barrier()  # all have read the files
+    if own is not None:
+        posterior.save(own)
+        (own / INTERRUPTED).unlink()
+        clear(own)
     return posterior
 
 
@@ -115,9 +167,11 @@ class Outcome(NamedTuple):
     failure: DivergenceError | None
 
 
-def _combined(plans: Sequence[Plan], folder: Path, jobs: int | None, verbose: bool) -> Posterior[Any]:
+def _combined(
+    plans: Sequence[Plan], folder: Path, jobs: int | None, verbose: bool, ranks: Ranks = ALONE
+) -> Posterior[Any]:
     """Run all plans in folders of their own and combine them to one posterior."""
-    folders, outcomes = _run_all(plans, folder, jobs, verbose)
+    folders, outcomes = _run_all(plans, folder, jobs, verbose, ranks=ranks)
     return _best(plans, folders, outcomes) if plans[0].compared else _merged(plans, folders, outcomes)
 
 
@@ -160,13 +214,19 @@ def _merged(plans: Sequence[Plan], folders: Sequence[Path], outcomes: Sequence[O
 
 
 def _run_all(
-    plans: Sequence[Plan], folder: Path, jobs: int | None, verbose: bool, *, quiet: bool = False
+    plans: Sequence[Plan],
+    folder: Path,
+    jobs: int | None,
+    verbose: bool,
+    *,
+    quiet: bool = False,
+    ranks: Ranks = ALONE,
 ) -> tuple[list[Path], list[Outcome]]:
     """Run all plans in folders of their own; return the folders and the outcomes of the runs."""
     folders = [folder / f"{plan.settings['candidate']}-{plan.settings['restart']}" for plan in plans]
     outcomes: dict[int, Outcome] = {}
     show = lines(verbose=verbose)
-    for index, outcome in _outcomes(plans, folders, jobs, quiet):
+    for index, outcome in _outcomes(plans, folders, jobs, quiet, ranks):
         outcomes[index] = outcome
         settings, end = plans[index].settings, "done" if outcome.score is None else f"validation {outcome.score:.4g}"
         if outcome.failure is not None:
@@ -190,11 +250,31 @@ def _named_failure(run: str, outcome: Outcome) -> DivergenceError:
 
 
 def _outcomes(
-    plans: Sequence[Plan], folders: Sequence[Path], jobs: int | None, quiet: bool
+    plans: Sequence[Plan], folders: Sequence[Path], jobs: int | None, quiet: bool, ranks: Ranks = ALONE
 ) -> Iterator[tuple[int, Outcome]]:
-    """Yield the number and outcome of each run as it ends."""
-    on_cpu = plans[0].model.device.type == "cpu"
+    """Yield the number and outcome of each run as it ends; those of other ranks come last."""
     groups = groups_of(plans)
+    if ranks.size == 1:
+        yield from _outcomes_here(plans, folders, groups, jobs, quiet)
+        return
+    mine = dict(_outcomes_here(plans, folders, groups[ranks.rank :: ranks.size], jobs, quiet))
+    yield from mine.items()
+    told = {k: [o.score, None if o.failure is None else str(o.failure)] for k, o in mine.items()}
+    for rank, theirs in enumerate(ranks.gather_json(told)):
+        if rank != ranks.rank:
+            for index, (score, failure) in theirs.items():
+                error = None if failure is None else DivergenceError(failure)
+                yield int(index), Outcome(score, error)
+    exchange_runs(folders, ranks)
+
+
+def _outcomes_here(
+    plans: Sequence[Plan], folders: Sequence[Path], groups: Sequence[Sequence[int]], jobs: int | None, quiet: bool
+) -> Iterator[tuple[int, Outcome]]:
+    """Yield the number and outcome of each run of some groups as it ends, in processes of this machine."""
+    on_cpu = plans[0].model.device.type == "cpu"
+    if not groups:
+        return
     workers = min(len(groups), joblib.cpu_count() if jobs is None else jobs) if on_cpu else 1
     parts = [([plans[i] for i in group], [folders[i] for i in group]) for group in groups]
     if workers == 1 or not _can_be_sent(plans[0], jobs):

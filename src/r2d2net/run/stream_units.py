@@ -19,6 +19,7 @@ from r2d2net.errors import DataError, Shown, Value
 from r2d2net.inference.base import Batch
 from r2d2net.likelihoods.base import Unit
 from r2d2net.network_inputs import Units, no_units
+from r2d2net.ranks import ALONE, Ranks
 
 
 @dataclass
@@ -46,11 +47,29 @@ class Moments:
         if new.mean.shape != self.mean.shape:
             shapes = f"{tuple(new.mean.shape)} and {tuple(self.mean.shape)}"
             raise DataError(("gives rows of shapes ", Value(Shown(shapes))), argument="data", fix="they must agree")
+        self.join(new)
+
+    def join(self, new: Moments) -> None:
+        """Take in the moments of other rows."""
         rows, apart = self.rows + new.rows, new.mean - self.mean
         self.squares += new.squares + apart.square() * (self.rows * new.rows / rows)
         self.mean = self.mean + apart * (new.rows / rows)
         self.largest, self.most = torch.maximum(self.largest, new.largest), torch.maximum(self.most, new.most)
         self.rows = rows
+
+    def joined(self, ranks: Ranks) -> Moments:
+        """Return the moments of the rows of all ranks, of which each has seen others."""
+        own = torch.stack([self.mean, self.squares, self.largest, self.most])
+        counts = ranks.gather_json(self.rows)
+        every = ranks.gathered(own.unsqueeze(0).to(ranks.device)).to(own.device)
+        parts = [
+            Moments(rows, mean, squares, largest, most, self.dtype)
+            for rows, (mean, squares, largest, most) in zip(counts, every, strict=True)
+        ]
+        whole = parts[0]
+        for part in parts[1:]:
+            whole.join(part)
+        return whole
 
     def center(self) -> Tensor:
         """Return the means, in the dtype of the values."""
@@ -63,13 +82,14 @@ class Moments:
         return torch.where(varies, deviation, 1.0).to(self.dtype)
 
 
-def stream_units(batches: Iterable[Batch], *, targets: bool, like: Tensor) -> tuple[Units, int]:
+def stream_units(batches: Iterable[Batch], *, targets: bool, like: Tensor, ranks: Ranks = ALONE) -> tuple[Units, int]:
     """Measure the units of data that come in batches.
 
     Args:
         batches: Inputs and targets, the latter on the scale that is standardised; each row once.
         targets: Whether to standardise the targets.
         like: Tensor whose dtype and device units have that standardise nothing.
+        ranks: Processes, where the batches of each are its part of the rows.
 
     Returns:
         The units, and the number of rows. Inputs are standardised where they are tables of floating numbers.
@@ -86,6 +106,9 @@ def stream_units(batches: Iterable[Batch], *, targets: bool, like: Tensor) -> tu
             of_x = _with(of_x, x)
         if targets:
             of_y = _with(of_y, y)
+    if ranks.size > 1:
+        rows = sum(ranks.gather_json(rows))
+        of_x, of_y = (None if moments is None else moments.joined(ranks) for moments in (of_x, of_y))
     units = no_units(like)
     if of_x is not None:
         units = units._replace(x_center=of_x.center(), x_scale=of_x.scale())

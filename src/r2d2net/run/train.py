@@ -29,14 +29,23 @@ from r2d2net.metrics import macro_auroc
 from r2d2net.model import BayesianModel, Tensors
 from r2d2net.posterior import INTERRUPTED, Posterior
 from r2d2net.prediction import Prediction, Regression
+from r2d2net.ranks import ALONE, Ranks, RowSplit
 from r2d2net.run.batches import mix
 from r2d2net.run.calibration import noise_factor
 from r2d2net.run.global_generator import lent_generator
 from r2d2net.run.health import look_at
+from r2d2net.run.on_ranks import (
+    ValidationOnRanks,
+    finished_on_ranks,
+    require_same_state,
+    share_run,
+    shared_posterior,
+)
 from r2d2net.run.prepare import Prepared
 from r2d2net.run.progress import progress
 from r2d2net.run.resume import finished, restore, store
 from r2d2net.run.row_weights import without_weights
+from r2d2net.run.split_batches import split_batches
 from r2d2net.run.validation_rows import ValidationRows
 
 EPOCH_DRAWS = 20  # weight draws of an epoch's validation score
@@ -107,7 +116,14 @@ class Progressing:
 
 
 def train(
-    plan: Plan, folder: Path | None, *, resume: bool, verbose: bool, callbacks: Callbacks | None = None
+    plan: Plan,
+    folder: Path | None,
+    *,
+    resume: bool,
+    verbose: bool,
+    callbacks: Callbacks | None = None,
+    ranks: Ranks = ALONE,
+    draws: str = "shared",
 ) -> Posterior[Any]:
     """Run a plan to its end.
 
@@ -117,11 +133,15 @@ def train(
         resume: Whether to go on from where the folder says the run stands.
         verbose: Whether to show progress on a terminal.
         callbacks: What is called as the run goes on; None for nothing.
+        ranks: The processes among which the rows of the steps are split; all of them call this.
+        draws: Whether their draws of weights are "shared", or each is "per-rank".
 
     Returns:
         The posterior.
     """
     callbacks = Callbacks() if callbacks is None else callbacks
+    if ranks.size > 1:
+        return train_on_ranks(plan, folder, ranks, resume=resume, verbose=verbose, draws=draws, callbacks=callbacks)
     trainer, prepared, settings = plan.trainer, plan.prepared, plan.settings
     if folder is not None and resume:
         done = finished(folder, plan)
@@ -138,6 +158,45 @@ def train(
     _loop(plan, run, generator, folder, verbose, callbacks)
     posterior = finish(plan, run, folder)
     callbacks.end(posterior)
+    return posterior
+
+
+def train_on_ranks(
+    plan: Plan,
+    folder: Path | None,
+    ranks: Ranks,
+    *,
+    resume: bool,
+    verbose: bool,
+    draws: str,
+    callbacks: Callbacks,
+) -> Posterior[Any]:
+    """Run a plan whose rows are split among processes; rank 0 reads and writes its files."""
+    trainer, prepared, settings = plan.trainer, plan.prepared, plan.settings
+    split = RowSplit(ranks, plan.seed, draws == "per-rank")
+    trainer.split_rows(split)
+    own = folder if ranks.is_first else None
+    if ranks.share_json(own is not None and resume):
+        done = finished_on_ranks(own, plan, ranks)
+        if done is not None:
+            return done
+    generator = plan.generator()
+    run = Progressing(trainer.init(prepared.y, generator, prepared.units.y))
+
+    def begin() -> None:
+        if own is not None and resume and (own / INTERRUPTED).exists():
+            restore(own, run, generator, settings, ranks.size)
+        elif own is not None:
+            store(own, run, generator, settings, ranks.size)
+        if own is not None:
+            tidy(own)
+
+    ranks.first(begin)
+    share_run(run, generator, ranks)
+    watching = callbacks if ranks.is_first else Callbacks()
+    _loop(plan, run, generator, own, verbose and ranks.is_first, watching, split)
+    posterior = shared_posterior(finish(plan, run, own), ranks)
+    watching.end(posterior)
     return posterior
 
 
@@ -224,11 +283,17 @@ def _loop(
     folder: Path | None,
     verbose: bool,
     callbacks: Callbacks,
+    split: RowSplit | None = None,
 ) -> None:
     settings, every, trainer = plan.settings, plan.checkpoint_every, plan.trainer
+    size = 1 if split is None else split.ranks.size
     epochs, patience, device = settings["epochs"], settings["patience"], plan.model.device
     batches = plan.prepared.batches.with_seed(plan.seed)
     held_out = None if plan.prepared.validation is None else ValidationRows(trainer.model, plan.prepared)
+    if split is not None:
+        batches = split_batches(batches, split.ranks)
+        held_out = None if held_out is None else ValidationOnRanks(held_out, split.ranks)
+    seeds = split if split is not None and trainer.draws_for_rows else None
     last = time.monotonic()
 
     def store_if_due(at_end: bool) -> None:
@@ -236,7 +301,7 @@ def _loop(
         if folder is not None and (at_end if every == "epoch" else time.monotonic() - last >= every):
             run.nll = float(run.nll)
             require_finite(run, trainer, run.nll)
-            store(folder, run, generator, settings)
+            store(folder, run, generator, settings, size)
             last = time.monotonic()
 
     shown = verbose and sys.stderr.isatty()
@@ -249,7 +314,8 @@ def _loop(
             info: Info | None = None
             for batch in batches.epoch(run.epoch, run.batch):
                 if trainer.draws_globally(batch):
-                    with lent_generator(mix(plan.seed, -3 - int(run.state.step)), device):
+                    step = -3 - int(run.state.step)
+                    with lent_generator(mix(plan.seed, step) if seeds is None else seeds.own_seed(step), device):
                         run.state, info = trainer.step(run.state, batch, generator)
                 else:
                     run.state, info = trainer.step(run.state, batch, generator)
@@ -272,6 +338,8 @@ def _loop(
             else:
                 require_finite(run, trainer)
             require_held(run, plan)
+            if split is not None:
+                require_same_state(run.state, split.ranks)
             close_epoch(run, plan, held_out, None if info is None else info.temperature)
             report(run.history[-1])
             callbacks.epoch(run.history)
