@@ -62,7 +62,11 @@ class Context(ABC):
 
     @abstractmethod
     def tensors(self) -> tuple[Tensor, ...]:
-        """Return all tensors, by which contexts are compared."""
+        """List all tensors, by which contexts are compared.
+
+        Returns:
+            The tensors.
+        """
 
     @property
     @abstractmethod
