@@ -68,7 +68,7 @@ def forward_draws(
                 reason = str(error).splitlines()[0]
                 problem = f": vmap cannot run the network ({reason})"
                 raise ParameterError(problem, argument="vectorize", value=True, fix="leave it out") from error
-    blocks = _blocks(inputs, rows)
+    blocks = _blocks(model, inputs, rows)
     if isinstance(inputs, Tensor) and _is_plain_chain(model):
         model.net.eval()
         networks = _tensors(model, draws)
@@ -94,7 +94,11 @@ def _sharing(
 def _is_plain_chain(model: BayesianModel[Any]) -> bool:
     """Whether the network is linear layers and activations one after the other, without hooks or shared weights."""
     net = model.net
-    if not isinstance(net, nn.Sequential) or type(net).forward is not nn.Sequential.forward:
+    if (
+        model.context is not None
+        or not isinstance(net, nn.Sequential)
+        or type(net).forward is not nn.Sequential.forward
+    ):
         return False
     if len(list(net.children())) < len(net):  # one is used twice
         return False
@@ -124,7 +128,7 @@ def _through(net: nn.Module, tensors: Tensors, h: Tensor) -> Tensor:
 
 
 def _at_once(model: BayesianModel[Any], draws: Draws, inputs: Any, rows: int, memory: int) -> Tensor:
-    blocks = _blocks(inputs, rows)
+    blocks = _blocks(model, inputs, rows)
     with _Elements() as counted:
         model.forward(*_network(draws, 0), blocks[0])
     together = max(1, memory // max(1, counted.total))
@@ -157,7 +161,9 @@ class _Elements(TorchDispatchMode):
         return result
 
 
-def _blocks(inputs: Any, rows: int) -> list[Any]:
+def _blocks(model: BayesianModel[Any], inputs: Any, rows: int) -> list[Any]:
+    if model.context is not None and model.context.whole_pass:
+        return [inputs]
     if isinstance(inputs, tuple):
         return list(zip(*(part.split(rows) for part in inputs), strict=True))
     return list(inputs.split(rows))

@@ -20,6 +20,7 @@ from typing_extensions import TypeVar
 
 from r2d2net.errors import Argument, DataError, ParameterError, R2D2NetError, Shown, Value, require_instance
 from r2d2net.frozen_parts import FrozenParts, copy_sharing
+from r2d2net.graphs.context import Context
 from r2d2net.likelihoods import Gaussian as GaussianLikelihood
 from r2d2net.likelihoods import Likelihood
 from r2d2net.nets.linear_path import LinearPath
@@ -102,6 +103,8 @@ class BayesianModel(Generic[PredictionT]):
         >>> BayesianModel(net, prior=R2D2())
         BayesianModel(26 Bayesian and 0 deterministic parameters)
     """
+
+    context: Context | None = None  # what the network reads beside the numbers of the rows
 
     def __init__(
         self,
@@ -267,6 +270,25 @@ class BayesianModel(Generic[PredictionT]):
         model.likelihood = likelihood
         return cast("BayesianModel[OtherT]", model)
 
+    def on(self, context: Context | None) -> Self:
+        """Copy the model for a network that reads a graph, or a set of graphs, beside the numbers of the rows.
+
+        Args:
+            context: The graph or graphs; None for a network whose inputs are all in the rows.
+
+        Returns:
+            The new model, with the same network.
+
+        Example:
+            >>> from r2d2net import graphs, nets
+            >>> graph = graphs.Graph(torch.eye(3), [[0, 1, 1, 2], [1, 0, 2, 1]])
+            >>> BayesianModel(nets.GCN(3, [4], 2)).on(graph).context
+            Graph(3 nodes, 4 edges, 3 features)
+        """
+        model = copy.copy(self)
+        model.context = None if context is None else context.to(self.device, self.dtype)
+        return model
+
     def _copy_net(self, source: BayesianModel[Any]) -> None:
         self.net = copy_sharing(source.net, source.frozen)
         self.frozen_parts = FrozenParts(self.net, source.frozen)
@@ -427,8 +449,14 @@ class BayesianModel(Generic[PredictionT]):
         tensors = self.with_kept_rows(tensors)
         # Torch's own tying would not restore the tensors of a module that has two names.
         tied = {alias: tensors[name] for alias, name in self._aliases.items() if name in tensors}
-        arguments = x if isinstance(x, tuple) else (x,)
-        output = functional_call(net, {**tensors, **tied}, arguments, tie_weights=False)
+
+        def run(*arguments: Any) -> Any:
+            return functional_call(net, {**tensors, **tied}, arguments, tie_weights=False)
+
+        if self.context is not None:
+            output = self.context.outputs(run, x)
+        else:
+            output = run(*x) if isinstance(x, tuple) else run(x)
         if not isinstance(output, Tensor):
             fix = "wrap it in a module that returns one tensor"
             raise ParameterError(("returns ", Value(type(output))), argument="net", fix=fix)

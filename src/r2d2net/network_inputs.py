@@ -125,7 +125,8 @@ class Units(NamedTuple):
     """Centres and scales by which inputs and targets are standardised.
 
     Attributes:
-        x_center: Mean of each input column; empty where inputs are not standardised.
+        x_center: Mean of each input column; empty where inputs are not standardised; (1, features) where it is that of
+            the features of a graph, whose nodes are the rows.
         x_scale: Standard deviation of each input column; empty where inputs are not standardised.
         y: Centre and scale of the targets.
     """
@@ -148,9 +149,14 @@ class Units(NamedTuple):
         t = {name: tensor.to(device) for name, tensor in tensors.items()}
         return cls(t["x_center"], t["x_scale"], Unit(t["y/center"], t["y/scale"], t.get("y/most")))
 
+    @property
+    def are_of_context(self) -> bool:
+        """Whether the inputs' units are those of the features of a graph, and rows are numbers."""
+        return self.x_center.dim() == 2
+
     def are_exact_for(self, dtype: torch.dtype) -> bool:
         """Return whether inputs are standardised in float64 before they become this dtype."""
-        return self.x_scale.dtype == torch.float64 and dtype != torch.float64
+        return self.x_scale.dtype == torch.float64 and dtype != torch.float64 and not self.are_of_context
 
     def inputs(self, x: Any) -> Any:
         """Standardise inputs.
@@ -164,7 +170,7 @@ class Units(NamedTuple):
         Raises:
             DataError: If the table has another number of columns than the training data.
         """
-        if isinstance(x, tuple) or self.x_scale.numel() == 0:
+        if isinstance(x, tuple) or self.x_scale.numel() == 0 or self.are_of_context:
             return x
         if x.dim() != 2 or x.shape[1] != len(self.x_center):
             fix = f"the model was fitted to (rows, {len(self.x_center)})"

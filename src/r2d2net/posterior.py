@@ -21,6 +21,7 @@ from torch import Tensor, nn
 
 from r2d2net.errors import CheckpointError, DataError, ParameterError, require, require_seed, require_whole
 from r2d2net.forward_draws import forward_draws
+from r2d2net.graphs.context import Context, rows_in_context
 from r2d2net.inference.base import Draws, DrawSource, Method, copied, flatten, part
 from r2d2net.interval_calibration import IntervalCalibration
 from r2d2net.likelihoods.base import Noise
@@ -318,7 +319,9 @@ class Posterior(Generic[PredictionT]):
 
         Args:
             x: Inputs as in training, in the user's units: a tensor, array or table, a tuple of them for a network of
-                several inputs, or a Dataset or DataLoader that does not shuffle, whose targets are ignored.
+                several inputs, or a Dataset or DataLoader that does not shuffle, whose targets are ignored. For a
+                network of graphs (graph, nodes), the nodes as numbers or a mask, or a graph for all its nodes, or a
+                `graphs.GraphSet`; it may be another graph than that of training.
             draws: Number of weight draws, or "mean" for the posterior mean weights alone. A posterior of stored draws
                 (a sampler's, an ensemble's) uses each of them at most once, so there may be fewer.
             seed: Seed of the draws, which are the same for all rows; None for a random one.
@@ -423,6 +426,10 @@ class Posterior(Generic[PredictionT]):
         ranks: Ranks | Literal["split"] | None = None,
     ) -> tuple[Tensor, Noise]:
         require_whole("rows", rows)
+        named = rows_in_context(x)
+        if named is not None:
+            context, places = named
+            return self.on(context)._outputs(places, draws, seed, generator, rows, vectorize, ranks)
         require(ranks in (None, "split") or isinstance(ranks, Ranks), "ranks", ranks, "use 'split' or leave it out")
         group = ranks_of_world(self.model.device) if isinstance(ranks, str) else ranks
         if group is not None and group.size > 1:
@@ -469,6 +476,22 @@ class Posterior(Generic[PredictionT]):
             mine = tuple(part[own] for part in parts) if isinstance(inputs, tuple) else inputs[own]
             outputs, noise = self._outputs(mine, draws, seed, generator, rows, vectorize)
             return ranks.gathered(outputs, 1), noise
+
+    def on(self, context: Context) -> Self:
+        """Build the same posterior for another graph, or set of graphs.
+
+        Args:
+            context: The graph or graphs, with features in the user's units.
+
+        Returns:
+            The new posterior, whose inputs are numbers of nodes or of graphs.
+        """
+        units = self.units
+        posterior = copy.copy(self)
+        posterior.source = copy.copy(self.source)
+        own = context.scaled(units.x_center, units.x_scale) if units.are_of_context else context
+        posterior.source.model = self.model.on(own)
+        return posterior
 
     def with_units(self, units: Units) -> Self:
         """Build the same posterior for inputs and targets in other units.

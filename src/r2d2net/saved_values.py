@@ -76,7 +76,8 @@ def require_units(units: Units, path: Path) -> None:
     """
     pairs = {"inputs": (units.x_center, units.x_scale), "targets": (units.y.center, units.y.scale)}
     for what, (center, scale) in pairs.items():
-        alike = center.shape == scale.shape and center.dim() <= 1
+        of_graph = what == "inputs" and center.dim() == 2 and len(center) == 1  # (1, features)
+        alike = center.shape == scale.shape and (center.dim() <= 1 or of_graph)
         if not (alike and center.is_floating_point() and scale.is_floating_point() and bool((scale > 0).all())):
             raise CheckpointError(f"holds no units of the {what}", value=path, fix=FIX)
     most = units.y.most

@@ -114,7 +114,9 @@ def describe_model(model: BayesianModel[Any]) -> Specification:
         slot.name: {"shape": list(slot.shape), "prior": None if slot.prior is None else describe(slot.prior)}
         for slot in (*model.bayesian, *model.fixed)
     }
-    described = {"parameters": parameters, "likelihood": describe(model.likelihood)}
+    described: Specification = {"parameters": parameters, "likelihood": describe(model.likelihood)}
+    if model.context is not None:
+        described["context"] = model.context.digest()
     if not model.frozen:
         return described
     return {**described, "frozen": list(model.frozen), "fingerprint": model.frozen_parts.fingerprint()}

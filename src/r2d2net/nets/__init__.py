@@ -5,6 +5,7 @@ Networks of images map (rows, channels, size, size) to (rows, classes).
 
 from r2d2net.nets.alexnet import AlexNet
 from r2d2net.nets.by_name import build
+from r2d2net.nets.gcn import GCN
 from r2d2net.nets.lenet import LeNet
 from r2d2net.nets.linear_path import LinearPath
 from r2d2net.nets.perceptron import MLP, mlp, paper_mlp
@@ -14,6 +15,7 @@ from r2d2net.nets.vgg import VGG
 from r2d2net.nets.vit import ViT
 
 __all__ = [
+    "GCN",
     "MLP",
     "VGG",
     "AlexNet",

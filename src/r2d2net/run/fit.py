@@ -22,6 +22,7 @@ from r2d2net.prediction import PredictionT
 from r2d2net.priors import R2D2
 from r2d2net.ranks import ALONE, ranks_of_world
 from r2d2net.run.choice import choose, epochs_for
+from r2d2net.run.graph_rows import in_context
 from r2d2net.run.health import warn_of
 from r2d2net.run.on_ranks import draws_of, require_same_settings
 from r2d2net.run.prepare import Prepared, prepare
@@ -34,6 +35,7 @@ from r2d2net.specification import describe, describe_model, network_text
 
 MOST_ROWS = 1 << 62  # a batch of all rows, however many there are
 ROWS_GIVEN = Argument("validation", Shown("(x, y)"))
+STEPS_OF_A_GRAPH = 1000  # of runs whose steps see a whole graph, by default
 HELD_OUT = 0.1  # share of the rows by which runs are compared where the user names none
 
 
@@ -68,14 +70,17 @@ def fit(
 
     Args:
         model: The model; it is not changed.
-        data: (x, y) as tensors or arrays, a torch Dataset, or a DataLoader.
+        data: (x, y) as tensors or arrays, a torch Dataset, or a DataLoader. For a network of graphs ((graph, nodes), y)
+            or (graphs, y) (see `r2d2net.graphs`), or the same of torch_geometric: a Data with a train_mask, or a list,
+            Dataset or DataLoader of graphs with targets.
         algorithm: Inference algorithm: an object of `r2d2net.inference`, such as ``SGLD(lr=0.01)``, or a name, such as
             "sgld", for the default settings. SVGI by default. "auto" chooses: LinearGibbs for one linear layer,
             LinearFirst for a linear path on a wide table, MCLMC for small networks and tables, else SVGI (see
             `run.choice`); ``posterior.settings["chosen"]`` says why.
         epochs: Passes over the data; for algorithms that see all rows at once, what they call an epoch. By default 100,
-            or what suits the algorithm: HMC 300, LinearGibbs up to 1,000, MCLMC 25 to 45. Where "auto" chose it SVGI
-            takes about 1,000 steps, and LinearGibbs fewer sweeps for several classes of a wide table.
+            or what suits the algorithm: HMC 300, LinearGibbs up to 1,000, MCLMC 25 to 45; 1,000 where rows are nodes of
+            a graph, of which a step sees all. Where "auto" chose it SVGI takes about 1,000 steps, and LinearGibbs fewer
+            sweeps for several classes of a wide table.
         batch_size: Rows of a step; by default chosen from n. A DataLoader has its own. HMC uses all rows at once.
         seed: Seed of everything random in the run.
         validation: Share of the rows to hold out, or (x, y). The history then has a score for every epoch. In the end
@@ -135,6 +140,7 @@ def fit(
     """
     require(ranks in ("auto", "alone"), "ranks", ranks, "use 'auto' or 'alone'")
     require(rank_draws in (None, "shared", "per-rank"), "rank_draws", rank_draws, "use 'shared' or 'per-rank'")
+    model, data, validation, batch_size = in_context(model, data, validation, batch_size, standardize)
     automatic = isinstance(algorithm, str) and algorithm.lower() == "auto"
     watching = Callbacks(callbacks)
     request = Request(
@@ -304,7 +310,9 @@ class Request:
         if self.epochs is not None:
             return self
         if self.chosen is None:
-            return replace(self, epochs=self.method.default_epochs(n))
+            epochs = self.method.default_epochs(n)
+            whole = model.context is not None and model.context.whole_pass and self.method.optimizes
+            return replace(self, epochs=max(epochs, STEPS_OF_A_GRAPH) if whole else epochs)
         return replace(self, epochs=epochs_for(n, self.batch_size, self.method, model))
 
     def _check_each(self) -> None:

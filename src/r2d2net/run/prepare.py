@@ -111,10 +111,14 @@ def prepare(
         if standardize
         else no_units(torch.zeros((), dtype=model.dtype, device=model.device))
     )
+    if model.context is not None and model.context.center is not None and model.context.scale is not None:
+        units = units._replace(x_center=model.context.center, x_scale=model.context.scale)
     if model.likelihood.bounds_mean:
         units = units._replace(y=units.y._replace(most=scaled.amax(0)))
     seen = units.targets(scaled)
-    rows = min(len(y), default_batch_size(len(y)) if batch_size is None else batch_size)
+    whole = model.context is not None and model.context.whole_pass
+    default = len(y) if whole else default_batch_size(len(y))  # a pass over a graph costs the same for any of its nodes
+    rows = min(len(y), default if batch_size is None else batch_size)
     batches = TensorBatches(units.inputs(x), seen, rows, seed)
     digest = data_digest(x, y, held, weights)
     _try_forward(model, next(batches.epoch(0)), seen, target)

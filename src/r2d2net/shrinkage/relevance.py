@@ -34,6 +34,7 @@ import torch
 from torch import Tensor
 
 from r2d2net.errors import DataError, Value, require, require_whole
+from r2d2net.graphs import Graph, GraphFeatures
 from r2d2net.network_inputs import as_tensors
 from r2d2net.notebook_tables import html_table
 from r2d2net.posterior import MEMORY, Posterior
@@ -193,7 +194,8 @@ def input_relevance(
     Args:
         posterior: The fitted network.
         x: Rows to shuffle, in the user's units, such as the training inputs, in any form that `Posterior.predict`
-            takes; no targets are needed.
+            takes; no targets are needed. For a network of the nodes of a graph the graph, whose features are shuffled
+            over all nodes.
         groups: For each input the columns that belong to it, such as those of a category, which are shuffled
             together; by default each column is an input of its own.
         least: Share of the output's variance below which an input does not matter. Where hundreds of inputs matter
@@ -213,6 +215,10 @@ def input_relevance(
     require(0 < least < 1, "least", least, "use a share between 0 and 1, such as 0.01")
     require_whole("draws", draws)
     require_whole("shuffles", shuffles)
+    if isinstance(x, Graph):
+        posterior = posterior.on(GraphFeatures(x))
+        assert posterior.model.context is not None
+        x = posterior.model.context.features
     table = as_tensors(x)
     if isinstance(table, tuple):
         raise DataError(("has ", Value(len(table)), " inputs"), argument="x", fix="give one table (rows, inputs)")

@@ -60,7 +60,7 @@ def parts_of(model: BayesianModel[Any]) -> Parts | None:
     """
     net, prefix, straight = model.net, "", None
     first: nn.Module
-    if any(module._forward_hooks or module._forward_pre_hooks for module in net.modules()):
+    if model.context is not None or any(module._forward_hooks or module._forward_pre_hooks for module in net.modules()):
         return None
     if type(net) is LinearPath:
         net, prefix, straight = net.net, "net.", "linear.weight"
@@ -245,8 +245,9 @@ class ShuffledOutputs:
         return output
 
     def _at(self, tables: Tensor) -> Tensor:
-        call, net = self.model.call, self.model.net
-        return self._of_outputs(torch.cat([self._flat(call(net, self.tensors, rows)) for rows in tables.split(ROWS)]))
+        call, net, context = self.model.call, self.model.net, self.model.context
+        parts = tables.split(ROWS if context is None else len(tables))
+        return self._of_outputs(torch.cat([self._flat(call(net, self.tensors, rows)) for rows in parts]))
 
     def _of_outputs(self, values: Tensor) -> Tensor:
         """Subtract the mean over the classes, on which no probability depends, if the outputs are logits."""
