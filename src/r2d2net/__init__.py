@@ -22,6 +22,7 @@ if TYPE_CHECKING:
         shrinkage,
         testing,
     )
+    from r2d2net.diagnostics.comparison import compare
     from r2d2net.estimators import R2D2Classifier, R2D2Regressor, R2D2Selector
     from r2d2net.model import BayesianModel
     from r2d2net.posterior import Posterior, load, save
@@ -49,6 +50,7 @@ __all__ = [
     "Regression",
     "__version__",
     "callbacks",
+    "compare",
     "data",
     "diagnostics",
     "distributions",
@@ -78,6 +80,7 @@ HOMES = {
     "Mixture": "prediction",
     "Prediction": "prediction",
     "Regression": "prediction",
+    "compare": "diagnostics.comparison",
     "fit": "run.fit",
     "load": "posterior",
     "save": "posterior",

@@ -31,6 +31,7 @@ from r2d2net.network_inputs import Units, as_tensors, for_model, no_units
 from r2d2net.posterior_views import draw_history, facts_of, html_facts, summary_table
 from r2d2net.prediction import PredictionT
 from r2d2net.prediction_module import PredictionModule
+from r2d2net.predictive_checks import PredictiveCheck, check_prediction
 from r2d2net.provenance import provenance
 from r2d2net.ranks import Ranks, ranks_of_world
 from r2d2net.saved_json import require_conforming
@@ -414,6 +415,40 @@ class Posterior(Generic[PredictionT]):
         explained, unexplained = self.model.likelihood.explained_and_noise(outputs, noise)
         share = explained / (explained + unexplained)
         return share.squeeze(-1) if share.shape[-1] == 1 else share
+
+    def check(
+        self,
+        x: Any,
+        y: Any,
+        *,
+        names: Sequence[str] | None = None,
+        draws: int = 200,
+        output: int = 0,
+        seed: int = 0,
+    ) -> PredictiveCheck:
+        """Compare targets with their predictive distributions: density, PIT, calibration, residuals by input.
+
+        Args:
+            x: Inputs as in `predict`, of ten rows or more that the fit has not seen: residuals of training rows are
+                smaller than those of new ones.
+            y: Their targets.
+            names: Names of the inputs of a table.
+            draws: Number of posterior draws.
+            output: Which of several targets is checked.
+            seed: Seed of the draws.
+
+        Returns:
+            The check: `print` and notebooks show its verdict and p-values, ``plot()`` draws it.
+
+        Raises:
+            DataError: If x and y do not fit.
+            ParameterError: If an argument is out of range, or the likelihood has no distribution function.
+        """
+        prediction = self.predict(x, draws, seed=seed)
+        table = as_tensors(x)
+        is_table = isinstance(table, Tensor) and table.dim() == 2
+        inputs = table.double().cpu().numpy() if is_table else None
+        return check_prediction(prediction, y, inputs, names if is_table else None, output=output, seed=seed)
 
     def _outputs(
         self,

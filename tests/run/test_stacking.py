@@ -189,10 +189,10 @@ def test_the_density_of_a_mixture_is_that_of_its_candidates():
     expected = (densities[:, :2].exp() @ weights[:2]).log()
     torch.testing.assert_close(stack_scores.mixture_densities(densities, weights), expected)
     health = {"verdict": "fits", "flags": [], "elpd": -9.0, "elpd_error": 1.0, "loo_bad": 1.0, "loo_exact": False}
-    found = stack_scores.with_held_out(health, expected)
+    found = stack_scores.with_held_out(health, expected, torch.arange(len(expected)), len(expected))
     score = "left-out log density -1.02 ± 0.016 nats a row (rows left out by folds)"
     assert found["line"] == f"health: nothing wrong found; {score}"
-    assert "elpd" not in stack_scores.with_held_out(health, torch.tensor([0.0, -torch.inf]))
+    assert "elpd" not in stack_scores.with_held_out(health, torch.tensor([0.0, -torch.inf]), torch.arange(2), 2)
 
 
 def test_a_mixture_is_saved_and_loaded(quick, tmp_path):

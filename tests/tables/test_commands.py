@@ -16,7 +16,8 @@ from table_runs import command, make_table
 
 PARTS = {
     *("run.json", "model", "novelty.safetensors", "metrics.json", "relevance.json", "history.json"),
-    *("test_predictions.csv", "figures", "report.html", "effects.json", "background.safetensors", "manifest.json"),
+    *("test_predictions.csv", "figures", "report.html", "effects.json", "checks.json", "background.safetensors"),
+    "manifest.json",
 }
 
 

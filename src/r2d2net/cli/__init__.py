@@ -17,7 +17,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 import r2d2net
-from r2d2net.cli import data_sets, elicit_command, export_command
+from r2d2net.cli import check_commands, data_sets, elicit_command, export_command
 from r2d2net.cli.error_lines import as_option, command_of, usage_line
 from r2d2net.cli.paper_commands import add_paper_commands
 from r2d2net.errors import DivergenceError, Interrupted, R2D2NetError, UnvouchedWarning
@@ -37,6 +37,7 @@ app = typer.Typer(
 app.add_typer(table_commands.app)
 app.add_typer(elicit_command.app)
 app.add_typer(export_command.app)
+app.add_typer(check_commands.app, name="check")
 app.add_typer(data_sets.app, name="data")
 
 
@@ -71,7 +72,7 @@ def reflowed(text: str) -> str:
 
 
 def _reflow_help() -> None:
-    for group in (app, table_commands.app, elicit_command.app, export_command.app, data_sets.app):
+    for group in (app, table_commands.app, elicit_command.app, export_command.app, check_commands.app, data_sets.app):
         for command in group.registered_commands:
             command.help = command.help or reflowed((command.callback and command.callback.__doc__) or "")
 

@@ -77,7 +77,7 @@ def elicit(
         seed=seed,
     )
     if plot is not None:
-        _save(found.plot(), plot)
+        save_figure(found.plot(), plot)
     if json:
         rows = found.summary().reset_index().to_dict(orient="records")
         typer.echo(json_text.dumps(rows, indent=2))
@@ -87,8 +87,13 @@ def elicit(
             typer.echo(f"figure: {plot}")
 
 
-def _save(figure: Any, path: Path) -> None:
-    """Write a figure, whose format its name says."""
+def save_figure(figure: Any, path: Path) -> None:
+    """Write a figure, whose format its name says.
+
+    Args:
+        figure: The figure of matplotlib, which is closed.
+        path: The file.
+    """
     from matplotlib import pyplot
 
     try:

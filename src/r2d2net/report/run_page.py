@@ -13,6 +13,7 @@ from typing import Any
 from markupsafe import Markup
 
 from r2d2net.files import write_text
+from r2d2net.report.check_panels import check_panels, check_words
 from r2d2net.report.column_text import column_text
 from r2d2net.report.document import Document, Drawing, Section, drawing, write_drawings
 from r2d2net.report.interactive_page import Fold, Page, Tile, from_markdown, render
@@ -97,6 +98,7 @@ def write_run_page(
     drawings += [_drawn_test(part, run, place) for place, part in enumerate(tested, 1)]
     panels = [*(panel for part in tested for panel in _main_panels(part, run)), *panels]
     folds += [fold for part in tested for fold in _test_folds(part, run)]
+    folds += _check_folds(_content(folder, "checks.json").get("checks", []))
     content = _content(folder, "effects.json")
     effects = [_effect(entry, target) for entry in content.get("effects", [])]
     average = "The prediction, averaged over training rows; the band holds the curve with probability 90%."
@@ -253,6 +255,16 @@ def _test_folds(part: Tested, run: dict[str, Any]) -> list[Fold]:
     why = "Those that surprise the model most; rows are numbered as in the file, from 1 after the names.\n"
     folds.append(Fold(f"{before}Worst rows", parts=[_text(why), worst_rows(rows, classes, format_number)]))
     return folds
+
+
+def _check_folds(checks: list[dict[str, Any]]) -> list[Fold]:
+    """Show the predictive checks of the test rows; runs of earlier versions have none."""
+    several = len(checks) > 1
+    before = [f"{check['target']}: " if several else "" for check in checks]
+    return [
+        Fold(f"{title}Predictive checks", check_panels(check), [_text(escaped(check_words(check)))])
+        for title, check in zip(before, checks, strict=True)
+    ]
 
 
 def _training_fold(run: dict[str, Any], results: dict[str, Any], history: list[dict[str, float]]) -> Fold:

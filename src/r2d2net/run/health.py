@@ -55,7 +55,7 @@ from r2d2net.run.global_generator import lent_generator
 from r2d2net.run.health_line import are_far_from_mixed, flags, is_below_constant, line, not_mixed
 from r2d2net.run.importance_check import k_hat
 from r2d2net.run.levelling import levelled_off
-from r2d2net.run.predictive_check import leave_one_out, p_value
+from r2d2net.run.predictive_check import KEPT_ROWS, leave_one_out, p_value
 from r2d2net.run.prepare import Prepared
 from r2d2net.run.stationarity import stationarity
 
@@ -91,8 +91,8 @@ def look_at(source: DrawSource[Any], prepared: Prepared, history: Sequence[Mappi
         chains also "r_hat", "effective_draws" and "chain_share". "linear" says whether the network is one linear layer;
         of numbers "noise" and "residual" are the deviation of the noise and the RMSE, in deviations of the target.
         Where they can be computed in short time, "k_hat", "slope", "spread_ratio", "spread_error", "elpd",
-        "elpd_error", "elpd_gain", "elpd_gain_error", "loo_k", "loo_bad", "loo_exact", "p_value" and "levelled". "flags"
-        lists what is wrong, "line" says it all for people.
+        "elpd_error", "elpd_gain", "elpd_gain_error", "row_scores", "loo_k", "loo_bad", "loo_exact", "p_value" and
+        "levelled". "flags" lists what is wrong, "line" says it all for people.
     """
     health = _measure(source, prepared, history)
     health["flags"] = flags(health)
@@ -132,6 +132,8 @@ def _measure(source: DrawSource[Any], prepared: Prepared, history: Sequence[Mapp
     health.update({} if level is None else {"levelled": level})
     with lent_generator(0, device):
         health.update(_deep_look(posterior, prepared, x, y))
+    if scale is not source.model.likelihood:
+        health.pop(KEPT_ROWS, None)  # they are of a function of the target, and would be compared with those of itself
     if prepared.validation is not None:  # whose rows the p-value is of
         health.pop("residual", None)
     return {"verdict": verdict(health), **health}

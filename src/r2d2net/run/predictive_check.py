@@ -34,6 +34,8 @@ from r2d2net.run.batches import TensorBatches
 from r2d2net.run.constant_check import constant_scores
 from r2d2net.run.prepare import Prepared, data_digest
 
+KEPT_ROWS = "row_scores"  # name of the log densities of rows left out, kept for comparisons
+MOST_KEPT = 256  # of these rows, evenly spaced over the training rows
 LEAST_DRAWS = 25  # of which the largest five are a tail
 MOST_MOMENTS = 1 << 24  # draws times rows of a linear chain
 LARGEST_SCORE = 8.0  # of z: beyond it the p-value is settled
@@ -55,7 +57,8 @@ def leave_one_out(
         "elpd" (nats a row, in the user's units of the target as the network sees it), "elpd_error", its standard error
         over rows, "loo_k", the largest Pareto shape, "loo_bad", the share of rows whose shape is above 0.7, and
         "loo_exact"; where it is not exact also "elpd_gain", what it is above that of the best constant, and
-        "elpd_gain_error"; nothing for one network or few draws.
+        "elpd_gain_error"; and "row_scores", the log densities of up to 256 of these rows. Nothing for one network or
+        few draws.
     """
     exact, gain = _exact(source, prepared), {}
     if exact is not None:
@@ -68,6 +71,7 @@ def leave_one_out(
         score = torch.logsumexp(weights.log() + log_p, 0)
         gain = _gain(source.model.likelihood, score, y, outputs.shape[-1])
     units = float(prepared.units.y.scale.double().log().expand(_width(prepared)).sum())
+    own = score if exact is None else _in_row_order(score, prepared)
     return {
         "elpd": float(score.mean()) - units,
         "elpd_error": float(score.std(correction=0)) / math.sqrt(len(score)),
@@ -75,7 +79,25 @@ def leave_one_out(
         "loo_bad": float((shapes > RELIABLE).double().mean()),
         "loo_exact": exact is not None,
         **gain,
+        KEPT_ROWS: kept_scores(own - units),
     }
+
+
+def kept_scores(scores: Tensor) -> list[float]:
+    """Return the log densities of up to 256 rows, evenly spaced, for JSON.
+
+    Args:
+        scores: Log densities of rows, in their order.
+    """
+    rows = torch.linspace(0, len(scores) - 1, min(len(scores), MOST_KEPT)).round().long()
+    return [round(value, 6) for value in scores.cpu()[rows].tolist()]
+
+
+def _in_row_order(score: Tensor, prepared: Prepared) -> Tensor:
+    """Return what is in the order of the rows' keys in that of the rows."""
+    assert isinstance(prepared.batches, TensorBatches)
+    order = row_keys(prepared.batches.x.flatten(1), prepared.batches.y).argsort().cpu()
+    return torch.empty_like(score).index_copy_(0, order, score)
 
 
 def _gain(likelihood: Likelihood[Any], score: Tensor, y: Tensor, width: int) -> dict[str, float]:

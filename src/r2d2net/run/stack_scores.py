@@ -18,12 +18,14 @@ from r2d2net.inference.linear_collection import LinearCollection
 from r2d2net.interval_calibration import containing_level
 from r2d2net.run.health import NOT_CHECKED
 from r2d2net.run.health_line import flags, line
+from r2d2net.run.predictive_check import KEPT_ROWS, kept_scores
 from r2d2net.run.prepare import Prepared
 from r2d2net.run.stack_fits import Fitted, Search
 
 SCORE_DRAWS = 200  # networks that predict a row left out
 SPREADS = (0.2, 0.4, 0.6, 0.8, 1.0)  # of the draws of linear models of classes
-BY_WEIGHTS = ("loo_k", "loo_bad", "loo_exact", "elpd_gain", "elpd_gain_error", "flags", "line")  # measures of a health
+# measures of a health that importance weights gave
+BY_WEIGHTS = ("loo_k", "loo_bad", "loo_exact", "elpd_gain", "elpd_gain_error", KEPT_ROWS, "flags", "line")
 
 
 def log_densities(search: Search, fitted: Sequence[Fitted | None], left_out: Tensor) -> Tensor:
@@ -124,12 +126,14 @@ def with_spread(fitted: Fitted | None, spread: float) -> Fitted | None:
     return Fitted(fitted.candidate, posterior)
 
 
-def with_held_out(health: dict[str, Any], densities: Tensor) -> dict[str, Any]:
+def with_held_out(health: dict[str, Any], densities: Tensor, rows: Tensor, count: int) -> dict[str, Any]:
     """Give a health the log density of rows that were really left out, in place of its estimate by importance weights.
 
     Args:
         health: The measures of `look_at`, with their line.
         densities: Log density of each row left out by the mixture, in the user's units.
+        rows: Numbers of these rows.
+        count: Number of all rows.
 
     Returns:
         The health, with "elpd_by" that says by what rows the density is.
@@ -138,6 +142,8 @@ def with_held_out(health: dict[str, Any], densities: Tensor) -> dict[str, Any]:
     if measured["verdict"] != NOT_CHECKED and bool(densities.isfinite().all()):
         error = float(densities.std(correction=0)) / len(densities) ** 0.5
         measured |= {"elpd": float(densities.mean()), "elpd_error": error, "elpd_by": "rows left out by folds"}
+        if len(rows) == count:
+            measured[KEPT_ROWS] = kept_scores(densities[rows.argsort()])
     else:
         measured = {name: value for name, value in measured.items() if name not in ("elpd", "elpd_error")}
     measured["flags"] = flags(measured)

@@ -255,7 +255,8 @@ def _searched(
         )
         show(f"candidate {candidate.name}: weight {weights[k]:.2f}, log density {score:.4g}")
     posterior = mixture_of(search, prepared, request, [pair for own in members for pair in own], entries, len(rows))
-    posterior.health = with_held_out(posterior.health, mixture_densities(densities, weights) + shift)
+    mixed = mixture_densities(densities, weights) + shift
+    posterior.health = with_held_out(posterior.health, mixed, torch.cat(rows).cpu(), len(search.y))
     posterior.calibration = None if levels is None else IntervalCalibration.of(levels)
     if time is not None:
         stack = {**posterior.settings["stack"], "time": budget.record()}

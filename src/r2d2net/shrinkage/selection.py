@@ -9,6 +9,8 @@ Three facts about it. The test needs the law of each input given the others, whi
 (`conditional_inputs`), and no assumption on how y depends on them. It is no threshold of posterior probabilities: of
 inputs whose share in the output's variance is above 1% with 90% probability more than a tenth may be false where inputs
 are correlated. Unlike knockoffs, whose rule can select k inputs only if k >= 1 / fdr, it can select a single one.
+
+Two other ways are there beside it: the posterior of a linear model (`local_rates`) and knockoffs (`knockoffs`).
 """
 
 from __future__ import annotations
@@ -26,11 +28,14 @@ from r2d2net.posterior import Posterior
 from r2d2net.run.fit import fit
 from r2d2net.shrinkage.conditional_inputs import ConditionalInputs
 from r2d2net.shrinkage.input_groups import clusters, similarities
+from r2d2net.shrinkage.knockoffs import knockoff_rates, knockoffs, statistics
+from r2d2net.shrinkage.local_rates import cumulative_rates, local_rates
 from r2d2net.shrinkage.randomization_test import LeftOut, randomization_p_values
 from r2d2net.shrinkage.relevance import input_relevance
 from r2d2net.shrinkage.selection_models import SelectionModels, models_for
 from r2d2net.specification import method_from
 
+METHODS = ("randomization", "lfdr", "knockoffs")
 CORRELATED = 0.8  # least similarity of the inputs of a group
 FEWEST = 8  # rows; with so few hardly anything can be selected
 LEAST = 0.002  # share of a network's variance from which it is asked about an input
@@ -49,6 +54,9 @@ class Selection(NamedTuple):
         group: Number of the group of each input, from 0; inputs of a group are selected together.
         fdr: The bound on the expected share of false groups among those selected.
         line: The result in one sentence.
+        method: "randomization", "lfdr" or "knockoffs".
+        score: What inputs are ordered by where there is no p-value, which is NaN then: the local false discovery rate,
+            or the knockoff statistic W; None of the randomization test.
     """
 
     selected: Tensor
@@ -57,6 +65,8 @@ class Selection(NamedTuple):
     group: Tensor
     fdr: float
     line: str
+    method: str = "randomization"
+    score: Tensor | None = None
 
     @property
     def indices(self) -> list[int]:
@@ -70,6 +80,7 @@ def select(
     y: Any,
     *,
     fdr: float = 0.1,
+    method: Literal["randomization", "lfdr", "knockoffs"] = "randomization",
     groups: Sequence[Sequence[int]] | None = None,
     correlated: float | None = CORRELATED,
     folds: int | Literal["left out"] = 5,
@@ -87,6 +98,9 @@ def select(
         x: The table of the fit, in the user's units, or rows that the fit has not seen (``folds="left out"``).
         y: Their targets.
         fdr: Bound on the expected share of false discoveries, strictly between 0 and 1.
+        method: "randomization", a test on rows left out that suits any network; "lfdr", probabilities of the posterior
+            itself, which must be of a linear model by exact draws, without another fit; "knockoffs", which doubles the
+            columns by twins, fits ``refit`` (our models by default) once, and selects 1 / fdr inputs or more, or none.
         groups: For each input the columns that belong to it, such as those of a category; by default each column is an
             input of its own.
         correlated: Inputs whose correlation is at least this are tested and selected as a group, since the data can
@@ -118,6 +132,7 @@ def select(
     """
     is_number = isinstance(fdr, (int, float)) and not isinstance(fdr, bool)
     require(is_number and 0 < fdr < 1, "fdr", fdr, "use a share strictly between 0 and 1, such as 0.1")
+    require(method in METHODS, "method", method, f"use one of {', '.join(METHODS)}")
     known = correlated is None or 0 < correlated <= 1
     require(known, "correlated", correlated, "use a correlation above 0 and at most 1, or None")
     if isinstance(folds, str):
@@ -132,6 +147,12 @@ def select(
     number = groups_of(table, inputs, correlated)
     members = [(number == g).nonzero().flatten().tolist() for g in range(int(number.max()) + 1)]
     joined = [[column for i in group for column in inputs[i]] for group in members]
+    sizes = [len(group) for group in members]
+    if method != "randomization":
+        q, score = _by_other(method, posterior, table, targets, joined, refit, seed)
+        selected = q <= fdr
+        line, missing = in_words(selected, sizes, fdr, len(table)), torch.full((len(number),), torch.nan)
+        return Selection(selected[number], missing.double(), q[number], number, fdr, line, method, score[number])
     fitted: list[LeftOut] = []
     if isinstance(folds, str):
         require(posterior is not None, "posterior", posterior, "give the posterior that has not seen the rows")
@@ -157,8 +178,39 @@ def select(
         q_value=q[number],
         group=number,
         fdr=fdr,
-        line=in_words(selected, [len(group) for group in members], fdr, len(table)),
+        line=in_words(selected, sizes, fdr, len(table)),
     )
+
+
+def _by_other(
+    method: str,
+    posterior: Posterior[Any] | None,
+    table: Tensor,
+    targets: Tensor,
+    inputs: Sequence[Sequence[int]],
+    refit: Refit | None,
+    seed: int,
+) -> tuple[Tensor, Tensor]:
+    """Return q-values and scores of inputs by the posterior itself, or by knockoffs."""
+    if method == "lfdr":
+        require(posterior is not None, "posterior", posterior, "give the posterior of a linear model")
+        assert posterior is not None
+        rates = local_rates(posterior, table, inputs, seed)
+        return cumulative_rates(rates), rates
+    if refit is None:
+        require(posterior is not None, "posterior", posterior, "give a posterior of the targets, or `refit`")
+        assert posterior is not None
+        outputs = posterior.predict(table[:1].to(posterior.model.dtype), 1).samples.shape[-1]
+        classes = posterior.model.likelihood.has_classes
+        refit = models_for(posterior.model.likelihood, outputs if classes else _width(targets), seed)
+    both = torch.cat([table, knockoffs(table, inputs, seed)], 1)
+    found = refit(both, targets)
+    w = statistics([found] if isinstance(found, Posterior) else found, both, inputs, seed)
+    return knockoff_rates(w), w
+
+
+def _width(targets: Tensor) -> int:
+    return 1 if targets.dim() == 1 else targets.shape[1]
 
 
 def false_discovery_rates(p: Tensor) -> Tensor:

@@ -44,6 +44,8 @@ from r2d2net.tables.file_reader import digest
 from r2d2net.tables.novelty import FEWEST, Novelty, is_unlike, learn_novelty
 from r2d2net.tables.pair_effects import pair_effects_of
 from r2d2net.tables.prediction_columns import NUMBER_COLUMNS, prediction_columns
+from r2d2net.tables.row_checks import FILE as CHECKS
+from r2d2net.tables.row_checks import checks_of
 from r2d2net.tables.scores import Scored, constant_losses, losses_of
 from r2d2net.tables.selecting import selected_columns
 from r2d2net.tables.settings import Settings
@@ -438,6 +440,7 @@ def _test(
     if len(table.y_test) == 0:
         return None, None
     prediction = posterior.predict(table.test.x, settings.draws, seed=settings.seed)
+    write_json(folder / CHECKS, checks_of(prediction, table, settings.seed))
     scored = (TargetScores if table.task.parts else Scored)(table.task, posterior.calibration)
     scored.add(prediction, table.y_test, settings.level)
     typical = run_folder.typicality_of(novelty, table.test)

@@ -30,7 +30,7 @@ from r2d2net.files import make_folder
 from r2d2net.manifest import Parts, opened, replacing
 from r2d2net.prediction import Prediction
 from r2d2net.saved_json import Each, Whole, require_conforming
-from r2d2net.tables import background, effects, novelty
+from r2d2net.tables import background, effects, novelty, row_checks
 from r2d2net.tables.novelty import Novelty
 from r2d2net.tables.prediction_task import Task
 from r2d2net.tables.settings import Settings
@@ -38,7 +38,8 @@ from r2d2net.tables.table_models import model_for
 
 RUN, METRICS, RELEVANCE, HISTORY = "run.json", "metrics.json", "relevance.json", "history.json"
 MODEL, TESTED, FIGURES, REPORT = "model", "test_predictions.csv", "figures", "report.html"
-VOUCHED = (METRICS, RELEVANCE, HISTORY, effects.FILE, novelty.FILE, background.FILE, f"{MODEL}/{manifest.FILE}")
+INPUTS = (effects.FILE, novelty.FILE, background.FILE, row_checks.FILE)  # what is learnt of the table's columns
+VOUCHED = (METRICS, RELEVANCE, HISTORY, *INPUTS, f"{MODEL}/{manifest.FILE}")
 PARTS = (manifest.FILE, *VOUCHED[:-1], MODEL, TESTED, FIGURES, REPORT, RUN)
 SCHEMA = {"state": str, "settings": dict, "data": dict, "rows": Each(Whole()), "baseline": dict, "notes?": [str]}
 ASIDE = ".replaced"  # an older run, until the one that replaces it is finished
