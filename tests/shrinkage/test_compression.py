@@ -8,6 +8,7 @@ import torch
 import r2d2net as rn
 from r2d2net.errors import ParameterError, PruningWarning
 from r2d2net.inference import CAVI
+from r2d2net.priors import GroupR2D2
 from r2d2net.run import train
 from r2d2net.shrinkage import Pruned, compress
 
@@ -37,7 +38,6 @@ def test_units_go_as_far_as_validation_rows_allow(whole: Any) -> None:
     assert last.weights == last.dense < 40  # of 84
     assert last.dense_ratio == 84 / last.dense
     assert found.rounds[-1].log_density < first.log_density - first.standard_error  # the round after
-    assert isinstance(found.posterior.model.bayesian[0].prior, rn.priors.GroupR2D2)
     assert sum(p.numel() for n, p in found.net.named_parameters() if n.endswith("weight")) == last.dense
     assert str(found).splitlines()[found.chosen + 1].endswith("<")
     assert found.smaller().measure(rows()[0], repeats=1)[0].before == 97
@@ -56,6 +56,14 @@ def test_weights_go_to_a_target(whole: Any) -> None:
 def test_a_target_that_is_not_reached_is_told(whole: Any) -> None:
     with pytest.warns(PruningWarning, match="times fewer weights in the last round, not 80"):
         compress(whole, rows(), 80, thresholds=(0.5,), refit_epochs=1)
+
+
+def test_a_refit_may_have_another_prior(whole: Any) -> None:
+    with pytest.warns(PruningWarning):
+        found = compress(whole, rows(), 80, thresholds=(0.5,), refit_epochs=1, prior=GroupR2D2(groups="filters"))
+    slots = {slot.name: slot for slot in found.posterior.model.bayesian}
+    assert isinstance(slots["0.weight"].prior, GroupR2D2)
+    assert found.posterior.state.inner.scales["0.weight"].T.shape == (1, slots["0.weight"].shape[1])
 
 
 def test_a_refit_goes_on_from_where_the_posterior_is(whole: Any) -> None:

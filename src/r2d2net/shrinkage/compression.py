@@ -6,8 +6,7 @@
 
 Round 0 fits the model. Every further round cuts, units with a score below a threshold that rises from round to round or
 weights up to a ratio that does, and fits what is left again, from where it is, by small steps: the default step of a
-short run is too large for a trained network. Where units are cut the refit has R2D2 over groups of weights, which tells
-what can go next; where weights are cut their zeros are held.
+short run is too large for a trained network. Where weights are cut their zeros are held.
 
 Without a target the rounds go on until the mean log density of validation rows is lower than in round 0 by more than
 one standard error, and the last round before that counts. With a folder, which keeps each round, the same call goes on
@@ -16,6 +15,7 @@ after a kill.
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -33,8 +33,7 @@ from r2d2net.network_inputs import as_tensors
 from r2d2net.notebook_tables import html_table
 from r2d2net.posterior import Posterior
 from r2d2net.prediction import PredictionT
-from r2d2net.priors import GroupR2D2
-from r2d2net.run.batches import mix, take
+from r2d2net.run.batches import default_batch_size, mix, take
 from r2d2net.run.fit import fit
 from r2d2net.shrinkage.pruned import Pruned
 from r2d2net.shrinkage.pruning import prune, require_rows, standing
@@ -43,7 +42,7 @@ from r2d2net.shrinkage.smaller_network import SmallerNetwork, plain_network, wei
 from r2d2net.shrinkage.units import remove_units
 
 THRESHOLDS = (0.5, 2.0, 6.0, 15.0, 40.0, 100.0, 250.0)  # nats of a round
-STEP = 0.02  # of a refit, as a share of He's deviation
+STEP, LEAST_STEP, FEW_STEPS = 0.05, 0.02, 400  # of a refit of few steps, of a long one, and what is few
 FACTOR = 2.0  # between the ratios of rounds that cut weights
 HELD_OUT = 0.1  # share of the rows for validation where none are given
 SPLIT = -7  # of the seed, for the rows held out
@@ -126,7 +125,7 @@ def compress(
     algorithm: Method | None = None,
     epochs: int = 30,
     refit_epochs: int = 10,
-    lr: float = STEP,
+    lr: float | None = None,
     prior: AnyPrior | None = None,
     thresholds: Sequence[float] = THRESHOLDS,
     batch_size: int | None = None,
@@ -146,9 +145,10 @@ def compress(
         algorithm: Algorithm of round 0; CAVI by default. ``CAVI(start="net")`` starts from a trained network.
         epochs: Passes over the rows in round 0.
         refit_epochs: Passes in every other round.
-        lr: Largest step of every other round, as a share of He's deviation.
-        prior: Prior of the weights in every other round; where units are cut ``GroupR2D2(groups="filters")`` by
-            default, else that of the model.
+        lr: Largest step of every other round, as a share of He's deviation; by default 0.05 up to 400 steps, and less
+            in longer rounds, down to 0.02 at 1,600.
+        prior: Prior of the weights in every other round, by default that of the model;
+            ``GroupR2D2(groups="filters")`` lets units go together.
         thresholds: Scores in nats below which units go, of round 1, 2 and so on.
         batch_size: Rows of a step.
         seed: Seed of everything random.
@@ -187,8 +187,8 @@ def compress(
     rounds = [_round(0, 0.0, whole, total, held)]
     posteriors: list[Posterior[Any]] = [whole]
     least = rounds[0].log_density - rounds[0].standard_error
-    refit = CAVI(lr=lr, warm_up=0.0)
-    group = GroupR2D2(groups="filters") if prior is None and cut == "units" else prior
+    size = default_batch_size(len(rows[1])) if batch_size is None else batch_size
+    refit = CAVI(lr=_step(refit_epochs * math.ceil(len(rows[1]) / size)) if lr is None else lr, warm_up=0.0)
     small: Posterior[Any]
     for number, level in enumerate(_schedule(cut, target, thresholds, total), 1):
         last = posteriors[-1]
@@ -196,7 +196,7 @@ def compress(
             small = _quietly(remove_units, last, take(rows[0], slice(0, 8)), threshold=level).posterior
         else:
             small = _quietly(prune, last, weights=max(1, int(total / level)))
-        again = small.model if group is None else small.model.with_prior(group)
+        again = small.model if prior is None else small.model.with_prior(prior)
         method = Pruned.going_on(small, refit)
         posteriors.append(fit(again, rows, method, epochs=refit_epochs, resume=_folder(place, number), **common))
         rounds.append(_round(number, level, posteriors[-1], total, held))
@@ -217,14 +217,19 @@ def compress(
     return Compressed(posteriors[chosen], tuple(rounds), chosen, whole)
 
 
-def _require(target: float | None, cut: str, thresholds: Sequence[float], lr: float) -> None:
+def _step(steps: int) -> float:
+    """Return the largest step of a refit of so many steps."""
+    return max(LEAST_STEP, STEP * min(1.0, (FEW_STEPS / steps) ** (2 / 3)))
+
+
+def _require(target: float | None, cut: str, thresholds: Sequence[float], lr: float | None) -> None:
     require(cut in ("units", "weights"), "cut", cut, "use 'units' or 'weights'")
     is_number = isinstance(target, Real) and not isinstance(target, bool)
     require(target is None or (is_number and target > 1), "target", target, "use a number above 1, such as 50")
     fits = len(thresholds) > 0 and all(isinstance(t, Real) and float(t) > 0 for t in thresholds)
     rises = fits and list(thresholds) == sorted(thresholds)
     require(rises, "thresholds", thresholds, "use numbers of nats above 0 that rise")
-    require(isinstance(lr, Real) and 0 < lr < 10, "lr", lr, "use a number above 0, such as 0.02")
+    require(lr is None or (isinstance(lr, Real) and 0 < lr < 10), "lr", lr, "use a number above 0, such as 0.02")
 
 
 def _split(

@@ -154,6 +154,15 @@ def fit(
         float | None,
         _text("Bound on the expected share of false columns among the selected ones (0.1); means --select."),
     ] = None,
+    prune: Annotated[
+        bool | None,
+        typer.Option(
+            "--prune/--no-prune",
+            help="Fit one model and cut the hidden units that it does not need: the log density of validation rows "
+            "stays within one standard error (not by default).",
+            show_default=False,
+        ),
+    ] = None,
     seed: Annotated[int | None, _text("Seed of split, training and draws (0).")] = None,
     json: Json = False,
     quiet: Quiet = False,

@@ -7,6 +7,7 @@ fitted model. A run that was killed at any moment so ends where one left alone e
 from __future__ import annotations
 
 import math
+import shutil
 import time
 import warnings
 from collections.abc import Callable, Iterator
@@ -44,6 +45,7 @@ from r2d2net.tables.file_reader import digest
 from r2d2net.tables.novelty import FEWEST, Novelty, is_unlike, learn_novelty
 from r2d2net.tables.pair_effects import pair_effects_of
 from r2d2net.tables.prediction_columns import NUMBER_COLUMNS, prediction_columns
+from r2d2net.tables.pruning import WHOLE, prune_model
 from r2d2net.tables.row_checks import FILE as CHECKS
 from r2d2net.tables.row_checks import checks_of
 from r2d2net.tables.scores import Scored, constant_losses, losses_of
@@ -208,7 +210,8 @@ def _fit(
     with one_thread(), warnings.catch_warnings():
         warnings.simplefilter("ignore", FitWarning)  # what it says is in the line on the posterior's health
         estimator = _estimator(table, settings, verbose)
-        fit_model(estimator, table, folder / run_folder.MODEL, begun)
+        fit_model(estimator, table, folder / (WHOLE if settings.prune else run_folder.MODEL), begun)
+        pruned = prune_model(estimator, table) if settings.prune else None
         estimator.save(folder / run_folder.MODEL, relevance=False)  # that of whole columns follows
         novelty = learn_novelty(table.x, settings.seed)
         novelty.save(folder)
@@ -237,6 +240,9 @@ def _fit(
         say(f"likelihood: {chosen['reason']}")
     if selection is not None:
         results["selection"] = selection
+    if pruned is not None:
+        results["pruned"] = pruned
+        say(pruned["line"])
     say(posterior_text(posterior))
     for note in [] if metrics is None else metrics["baseline_notes"]:
         say(note)
@@ -253,6 +259,7 @@ def _fit(
     write_run_page(folder, done, results, inputs, history)
     run_folder.write_run(folder, done)
     run_folder.end(folder)
+    shutil.rmtree(folder / WHOLE, ignore_errors=True)
 
 
 def described(posterior: Posterior) -> dict[str, Any]:

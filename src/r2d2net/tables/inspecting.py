@@ -52,6 +52,7 @@ def inspect_run(run: FittedRun, seed: int | None = None) -> dict[str, Any]:
         "algorithm": posterior.settings["algorithm"]["type"],
         "parameters": layers,
         "weights": sum(layer["weights"] for layer in layers),
+        "pruned": units_left(posterior),
         "effective_weights": None if effective is None else sum(effective.values()),
         "training_rows": posterior.settings.get("n"),
         "kl": last.get("kl"),
@@ -63,6 +64,16 @@ def inspect_run(run: FittedRun, seed: int | None = None) -> dict[str, Any]:
         "nothing_kept": nothing_kept(run.folder),
         "columns": columns_in_words(run.columns),
     }
+
+
+def units_left(posterior: Posterior) -> list[dict[str, Any]] | None:
+    """Return the hidden units of each layer before and after a cut; None of a network that was not cut.
+
+    Args:
+        posterior: The fitted network.
+    """
+    rows = posterior.settings.get("smaller", {}).get("units")
+    return None if rows is None else [{"layer": row[0], "before": row[1], "after": row[2]} for row in rows[:-1]]
 
 
 def columns_in_words(columns: Columns) -> list[dict[str, str]]:

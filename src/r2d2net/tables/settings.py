@@ -33,7 +33,9 @@ LATER = {  # what runs of older versions do not have
     "ordinal": (),
     "select": False,
     "fdr": 0.1,
+    "prune": False,
 }
+PRUNES = ("svgi", "cavi", "svi", "mfvi", "radial")  # algorithms whose posteriors tell what a unit is worth
 ONE_MODEL = ("prior", "algorithm", "hidden", "epochs", "batch_size", "patience", "restarts", "validation")
 
 
@@ -74,6 +76,7 @@ class Settings:
     ordinal: tuple[str, ...] = ()
     select: bool = False
     fdr: float = 0.1
+    prune: bool = False
     stacked: bool = False
 
     @classmethod
@@ -89,7 +92,7 @@ class Settings:
         if given.get("target") is None:
             raise ParameterError("is missing", argument="target", fix="name the column to predict")
         parsed = {name: PARSERS[name](name, value) for name, value in given.items() if value is not None}
-        asked = next((name for name in ONE_MODEL if name in parsed), None)
+        asked = next((name for name in ONE_MODEL if name in parsed), "prune" if parsed.get("prune") else None)
         if "task" not in parsed and parsed.get("likelihood", AUTO) != AUTO:
             parsed["task"] = "regression"  # likelihoods are of numbers: counts 0 to 6 are no classes then
         if asked is None:
@@ -106,11 +109,28 @@ class Settings:
         if "fdr" in parsed and "select" not in parsed:
             parsed["select"] = True
         settings = cls(**parsed)
+        settings.require_units()
         if settings.validation + settings.test > 0.9:
             total = settings.validation + settings.test
             problem = ("and ", Argument("test"), f" make {total:.0%} of the rows")
             raise ParameterError(problem, argument="validation", fix="leave a tenth to train on")
         return settings
+
+    def require_units(self) -> None:
+        """Refuse to prune a model without hidden units, validation rows or knowledge of what units are worth.
+
+        Raises:
+            ParameterError: If it is to be pruned and cannot be.
+        """
+        if not self.prune:
+            return
+        if self.algorithm not in PRUNES:
+            needs = ("needs ", Argument("algorithm", PRUNES[0]), f" or {', '.join(PRUNES[1:])}")
+            raise ParameterError(needs, argument="prune", fix="leave one of both out")
+        if not self.hidden:
+            raise ParameterError("needs hidden layers", argument="prune", fix="leave one of both out")
+        if not self.validation:
+            raise ParameterError("needs validation rows", argument="prune", fix=("give ", Argument("validation", 0.1)))
 
     def plain(self) -> dict[str, Any]:
         """Return the settings as plain values for JSON; of several models those that are about one are None."""
@@ -308,5 +328,6 @@ PARSERS: dict[str, Parse] = {
     "ordinal": _levels,
     "select": _truth,
     "fdr": _share(0.001, 0.999),
+    "prune": _truth,
     "stacked": _truth,
 }

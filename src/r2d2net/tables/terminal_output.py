@@ -229,6 +229,9 @@ def show_inspection(content: dict[str, Any]) -> None:
             ),
         ),
     ]
+    if content.get("pruned"):
+        units = [f"{row['after']} of {row['before']}" for row in content["pruned"]]
+        lines.append(("units left", ", ".join(units)))
     for name, text in lines:
         if text is not None:
             facts.add_row(Text(name, style="bold"), Text(text))

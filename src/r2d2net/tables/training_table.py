@@ -34,7 +34,8 @@ class TrainingTable:
         test: Inputs of the test rows.
         test_rows: Their numbers in the file, from 0.
         validation: Share of the training rows to hold out.
-        held: Which of them are held out. Only for classes: of each its share; for numbers the fit draws them.
+        held: Which of them are held out. For classes of each its share; for numbers the fit draws
+            them, unless units are to be cut by them.
     """
 
     task: Task
@@ -130,9 +131,9 @@ def read_training_table(path: Path, settings: Settings) -> TrainingTable:
     notes += [f"column {name}: {how}" for name, how in columns.read_as.items()]
     share = settings.validation / (1 - settings.test) if settings.validation else None
     held = None
-    if share and classes:
+    if share and (classes or settings.prune):
         count = max(1, round(share * len(x)))
-        held = held_out(y[~is_test], count, settings.seed, by_class=True, stay=1)
+        held = held_out(y[~is_test], count, settings.seed, by_class=classes, stay=1)
     notes += notes_of(counts)
     if settings.split == "random":
         notes += random_note([column.name for column in columns.used if column.kind == "date"])
