@@ -5,22 +5,59 @@ Inputs and targets stay in the units of the first rows, by which they were stand
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.utils.data import DataLoader, Dataset
 
+from r2d2net.callbacks import Callbacks
 from r2d2net.errors import ParameterError, Shown
 from r2d2net.inference import SVGI
 from r2d2net.inference.carrying_on import CarryOn, Past
 from r2d2net.inference.mean_field_family import MeanFieldDraws
+from r2d2net.model import BayesianModel
 from r2d2net.posterior import Posterior
-from r2d2net.run.batches import TensorBatches, default_batch_size
+from r2d2net.run.batches import TensorBatches, as_arrays, default_batch_size, pair
 from r2d2net.run.choice import epochs_for
 from r2d2net.run.health import warn_of
+from r2d2net.run.more_epochs import require_same_model
 from r2d2net.run.prepare import Prepared, data_digest
 from r2d2net.run.train import Plan, train
 from r2d2net.specification import method_from
+
+
+def next_posterior(
+    prior: Posterior[Any], model: BayesianModel[Any], data: Any, others: Mapping[str, Any], **own: Any
+) -> Posterior[Any]:
+    """Fit a posterior to new rows, as `fit` is asked to by ``prior=posterior``.
+
+    Args:
+        prior: The posterior so far.
+        model: The model that the user gave, which must be the posterior's.
+        data: Inputs and targets of the new rows.
+        others: Other arguments of `fit`, which must be None.
+        own: Arguments of `carry_on`.
+
+    Returns:
+        The posterior of all rows.
+
+    Raises:
+        ParameterError: If an argument does not go with a posterior as prior.
+    """
+    for name, value in others.items():
+        if value is not None:
+            problem = "does not go with a posterior as prior"
+            raise ParameterError(problem, argument=name, value=Shown(str(type(value).__name__)), fix="leave it out")
+    if isinstance(data, (DataLoader, Dataset)):
+        fix = "give (x, y) as tensors or arrays"
+        raise ParameterError("is a stream: a posterior as prior needs all rows", argument="data", fix=fix)
+    if not prior.settings:
+        raise ParameterError("was not made by fit", argument="prior", value=Shown(repr(prior)), fix="fit it by SVGI")
+    require_same_model("prior", prior, model)
+    target = as_arrays(data, model.device, model.dtype).y
+    return carry_on(prior, (pair(data)[0], target), **own)
 
 
 def carry_on(
@@ -30,6 +67,7 @@ def carry_on(
     epochs: int | None = None,
     batch_size: int | None = None,
     seed: int = 0,
+    callbacks: Callbacks | None = None,
     verbose: bool = True,
 ) -> Posterior[Any]:
     """Fit a posterior to new rows beside those that it is of.
@@ -40,6 +78,7 @@ def carry_on(
         epochs: Passes over the new rows; by default those that make about 1,000 steps.
         batch_size: Rows of a step; by default chosen from their number.
         seed: Seed of everything random.
+        callbacks: What is called as the run goes on; None for nothing.
         verbose: Show progress on a terminal.
 
     Returns:
@@ -87,7 +126,7 @@ def carry_on(
         "data": digest,
     }
     plan = Plan(model, CarryOn(method, Past.of(source, seen)), prepared, now, 60.0)
-    found = train(plan, None, resume=False, verbose=verbose)
+    found = train(plan, None, resume=False, verbose=verbose, callbacks=callbacks)
     found.history = [*posterior.history, *found.history]
     warn_of(found.health, "SVGI")
     return found

@@ -21,9 +21,11 @@ from r2d2net.posterior import Posterior
 from r2d2net.prediction import PredictionT
 from r2d2net.priors import R2D2
 from r2d2net.ranks import ALONE, ranks_of_world
+from r2d2net.run.carrying_on import next_posterior
 from r2d2net.run.choice import choose, epochs_for
 from r2d2net.run.graph_rows import in_context
 from r2d2net.run.health import warn_of
+from r2d2net.run.more_epochs import digest_of, method_of, state_of
 from r2d2net.run.on_ranks import draws_of, require_same_settings
 from r2d2net.run.prepare import Prepared, prepare
 from r2d2net.run.row_weights import require_weighing
@@ -50,7 +52,8 @@ def fit(
     validation: float | tuple[Any, Any] | None = None,
     patience: int | None = None,
     score: Literal["nll", "auroc"] = "nll",
-    prior: Literal["auto"] | None = None,
+    prior: Literal["auto"] | Posterior[PredictionT] | None = None,
+    start: Posterior[PredictionT] | None = None,
     restarts: int = 1,
     jobs: int | None = None,
     n: int | None = None,
@@ -93,7 +96,9 @@ def fit(
             "auroc": one minus the area under the ROC curve of each class against the rest, averaged.
         prior: "auto" puts the adaptive R2D2 prior on all Bayesian weight matrices, in place of the model's priors:
             once with and once without its floor, between which validation chooses. Networks that are one Linear layer
-            use the floor without a choice.
+            use the floor without a choice. A posterior of SVGI is the prior of new rows: the result is the posterior of
+            its rows and these, ``data`` being (x, y); priors of the model go on to be learnt (`run.carrying_on`).
+        start: Posterior of a mean-field algorithm and these data, from which the run goes on for more epochs.
         restarts: Number of runs from different starts, of which the one with the least validation score is returned;
             the first is the same as a single run (on one thread; up to rounding where runs of a small perceptron are
             trained side by side, see `run.side_by_side`). Several runs, of restarts or of priors, need
@@ -143,6 +148,22 @@ def fit(
     model, data, validation, batch_size = in_context(model, data, validation, batch_size, standardize)
     automatic = isinstance(algorithm, str) and algorithm.lower() == "auto"
     watching = Callbacks(callbacks)
+    if isinstance(prior, Posterior):
+        others = {
+            "algorithm": algorithm,
+            "n": n,
+            "patience": patience,
+            "resume": resume,
+            "start": start,
+            "validation": validation,
+            "weights": weights,
+            "checkpoint_to": checkpoint_to,
+            "restarts": None if restarts == 1 else restarts,
+        }
+        own = {"epochs": epochs, "batch_size": batch_size, "seed": seed, "callbacks": watching, "verbose": verbose}
+        return next_posterior(prior, model, data, others, **own)
+    if start is not None:
+        algorithm = method_of(start, model, None if algorithm is None else method_named(algorithm))
     request = Request(
         model=model,
         method=SVGI() if algorithm is None or automatic else method_named(algorithm),
@@ -178,6 +199,13 @@ def fit(
         if request.chosen is not None and verbose and sys.stderr.isatty():
             print(f"algorithm {request.chosen}", file=sys.stderr)
         plans, folder, resumes = request.plans(prepared), request.folder, request.resumes
+        if start is not None:
+            if len(plans) > 1:
+                fix = "give it to a fit of one run"
+                raise ParameterError(f": these are {len(plans)} runs", argument="start", fix=fix)
+            first = state_of(start, prepared)
+            settings = {**plans[0].settings, "start": digest_of(first)}
+            plans = [replace(plans[0], start=first, settings=settings)]
         if watching and len(plans) > 1:
             fix = "give them to a fit of one run"
             raise ParameterError(f": these are {len(plans)} runs", argument="callbacks", fix=fix)

@@ -69,6 +69,7 @@ class Plan:
     checkpoint_every: Literal["epoch"] | float
     compared: bool = False  # among several: its posterior is saved with its score
     is_part: bool = False  # of a posterior made by several runs: the noise is that of the whole
+    start: Any = None  # the state from which the run goes on; None for that of the trainer
 
     @property
     def seed(self) -> int:
@@ -148,7 +149,8 @@ def train(
         if done is not None:
             return done
     generator = plan.generator()
-    run = Progressing(trainer.init(prepared.y, generator, prepared.units.y))
+    first = trainer.init(prepared.y, generator, prepared.units.y)
+    run = Progressing(first if plan.start is None else copied(plan.start))
     if folder is not None:
         if resume and (folder / INTERRUPTED).exists():
             restore(folder, run, generator, settings)
