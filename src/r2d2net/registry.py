@@ -112,6 +112,7 @@ LIKELIHOODS = Registry(
         "poisson": "likelihoods.discrete:Poisson",
         "negative-binomial": "likelihoods.negative_binomial:NegativeBinomial",
     },
+    unnamed=["likelihoods.positions:CategoricalPositions", "likelihoods.positions:BernoulliLabels"],
 )
 
 # the likelihoods of numbers that the estimators and the command line offer by name
