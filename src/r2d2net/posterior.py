@@ -697,9 +697,7 @@ def read_saved(parts: Parts, *, mmap: bool = False) -> Saved:
     return Saved(path, tensors, header)
 
 
-def load_saved(
-    saved: Saved, net: nn.Module, classes: Sequence[type] = (), output: Output = None
-) -> Posterior[Any]:
+def load_saved(saved: Saved, net: nn.Module, classes: Sequence[type] = (), output: Output = None) -> Posterior[Any]:
     """Put a posterior together.
 
     Args:
