@@ -256,7 +256,7 @@ def adapters(name: str) -> Case:
         config = t.BertConfig(vocab_size=20, num_labels=3, **SMALL, max_position_embeddings=16)
         return peft.get_peft_model(t.BertForSequenceClassification(config), configs[name]())
 
-    return Case(make, named(), classes(3), CLASSES, {}, "net" if name in ("lora", "dora") else "he")
+    return Case(make, named(), classes(3), CLASSES, {}, "net")
 
 
 ADAPTERS = ("lora", "dora", "ia3")
