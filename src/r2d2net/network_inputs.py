@@ -65,6 +65,8 @@ def for_model(x: Any, model: BayesianModel[Any]) -> Any:
         DataError: If a number is not finite, or as in `as_tensors`.
         ParameterError: If ``x`` is a DataLoader that shuffles.
     """
+    if isinstance(x, Mapping) and model.inputs is None:
+        raise DataError("is a dict, and the network was fitted to inputs by position", argument="x", fix="give them so")
     tensors = as_tensors(x, model.inputs)
     if not isinstance(tensors, tuple):
         return _placed(tensors, model)

@@ -9,8 +9,8 @@ Layers as torch makes them have known laws, of which fan is that of the inputs:
 Weights inside them are drawn anew, from He's law, which loses nothing. A network counts as trained if its BatchNorm
 layers saw `BATCHES` batches, if the weights of a normalisation layer differ from each other, or if at least half of
 its biases left their law; initialisations of one's own leave biases alone or set them to a constant. Such a network is
-started from, and one with frozen parts and matrices of one value too: adapters that begin as the network without them. What
-remains, weights outside torch's law and no sign of training, is drawn anew, and said.
+started from, and one with frozen parts and matrices of one value too: adapters that begin as the network without them.
+What remains, weights outside torch's law and no sign of training, is drawn anew, and said.
 """
 
 from __future__ import annotations
