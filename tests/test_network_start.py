@@ -98,6 +98,8 @@ def test_adapters_of_zero_beside_frozen_parts_are_started_from():
     nn.init.zeros_(net["b"].weight)
     assert start_of(net).name == "he"
     assert start_of(net, ["base.weight", "base.bias"]).name == "net"
+    nn.init.ones_(net["b"].weight)  # factors
+    assert start_of(net, ["base.weight", "base.bias"]).name == "net"
 
 
 X = torch.randn(40, 3, generator=torch.Generator().manual_seed(0))

@@ -58,10 +58,10 @@ def test_draws_have_the_moments_of_q(fitted):
 
 
 def test_inputs_that_the_network_does_not_take_are_one_line():
-    """Streams are not standardised, so nothing but the network knows their shape."""
+    """Where nothing is standardised, nothing but the network knows the shape."""
     x = torch.randn(20, 8)
     data = torch.utils.data.TensorDataset(x, x[:, 0])
-    posterior = rn.fit(rn.BayesianModel(torch.nn.Linear(8, 1)), data, epochs=1, verbose=False)
+    posterior = rn.fit(rn.BayesianModel(torch.nn.Linear(8, 1)), data, epochs=1, standardize=False, verbose=False)
     for bad in (x[:, :5], (x, x), x.long()):
         with pytest.raises(rn.errors.DataError, match=r"^net does not take x of shape [^\n]*$"):
             posterior.predict(bad)
@@ -133,7 +133,7 @@ class Lists(Dataset):
             r"x gives batches of shapes \[\(1, 1\)\] and \[\(1, 2\)\]: they must agree",
         ),
         (DataLoader([]), "x has 0 rows"),
-        ({"a": 1}, "x of type dict is no array of numbers: give a tensor, an array or table of numbers, a Dataset"),
+        ({"a": 1}, "x is a dict, and the network was fitted to inputs by position: give them so$"),
         (iter([1.0]), "x of type list_iterator is no array of numbers: give a tensor"),
     ],
 )

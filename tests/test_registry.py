@@ -39,6 +39,8 @@ KINDS = [
     (LIKELIHOODS, likelihoods, Likelihood),
     (ALGORITHMS, inference, Method),
 ]
+# their targets are not those of a column, for which names are
+NOT_FOR_TABLES = {likelihoods.BernoulliLabels, likelihoods.CategoricalPositions}
 REGISTRIES = [PRIORS, LIKELIHOODS, ALGORITHMS, NETWORKS]
 
 
@@ -46,7 +48,7 @@ REGISTRIES = [PRIORS, LIKELIHOODS, ALGORITHMS, NETWORKS]
 def test_every_concrete_class_that_is_exported_is_registered(registry, module, contract):
     exported = {getattr(module, name) for name in module.__all__ if inspect.isclass(getattr(module, name))}
     concrete = {cls for cls in exported if issubclass(cls, contract) and not inspect.isabstract(cls)}
-    assert set(registry.classes()) == concrete
+    assert set(registry.classes()) == concrete - NOT_FOR_TABLES
     assert all(registry.holds(cls) for cls in concrete)
     assert not registry.holds(type("R2D2", (), {}))
 

@@ -72,10 +72,10 @@ def forward_draws(
     if isinstance(inputs, Tensor) and _is_plain_chain(model):
         model.net.eval()
         networks = _tensors(model, draws)
-        return torch.stack([torch.cat([_flat(_through(model.net, own, x)) for x in blocks]) for own in networks])
+        return torch.stack([torch.cat([_flat(model, _through(model.net, own, x)) for x in blocks]) for own in networks])
     whole = [_network(draws, i) for i in range(len(draws.weights))]
     if len(whole) == 1 or not submodules_to_share(model):
-        return torch.stack([torch.cat([_flat(model.forward(*network, x)) for x in blocks]) for network in whole])
+        return torch.stack([torch.cat([_flat(model, model.forward(*network, x)) for x in blocks]) for network in whole])
     return torch.cat([_sharing(model, whole, draws.weights, x, memory) for x in blocks], dim=1)
 
 
@@ -87,7 +87,7 @@ def _sharing(
     with remembering(model, drawn, memory) as next_pass:
         for network in networks:
             with next_pass():
-                outputs.append(_flat(model.forward(*network, x)))
+                outputs.append(_flat(model, model.forward(*network, x)))
     return torch.stack(outputs)
 
 
@@ -136,7 +136,7 @@ def _at_once(model: BayesianModel[Any], draws: Draws, inputs: Any, rows: int, me
     shared = {name: buffer[0] for name, buffer in draws.buffers.items() if buffer.stride(0) == 0 and len(buffer) > 1}
     own = {name: buffer for name, buffer in draws.buffers.items() if name not in shared}
     parts = [
-        vmap(lambda w, f, b, x=x: _flat(model.forward(w, f, {**shared, **b}, x)), chunk_size=together)(
+        vmap(lambda w, f, b, x=x: _flat(model, model.forward(w, f, {**shared, **b}, x)), chunk_size=together)(
             draws.weights, draws.fixed, own
         )
         for x in blocks
@@ -169,5 +169,5 @@ def _blocks(model: BayesianModel[Any], inputs: Any, rows: int) -> list[Any]:
     return list(inputs.split(rows))
 
 
-def _flat(output: Tensor) -> Tensor:
-    return output.reshape(len(output), -1)
+def _flat(model: BayesianModel[Any], output: Tensor) -> Tensor:
+    return output if model.likelihood.keeps_shape else output.reshape(len(output), -1)

@@ -10,12 +10,13 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Self, cast
 
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call
+from torch.nn.utils.stateless import _reparametrize_module
 from typing_extensions import TypeVar
 
 from r2d2net.errors import Argument, DataError, ParameterError, R2D2NetError, Shown, Value, require_instance
@@ -25,6 +26,7 @@ from r2d2net.likelihoods import Gaussian as GaussianLikelihood
 from r2d2net.likelihoods import Likelihood
 from r2d2net.nets.linear_path import LinearPath
 from r2d2net.nets.perceptron import MLP
+from r2d2net.network_calls import Output, pick, require_names, require_output, unwrapped
 from r2d2net.network_parts import (
     keep_rows,
     kept_rows,
@@ -94,6 +96,11 @@ class BayesianModel(Generic[PredictionT]):
         frozen: Patterns of parameters that are neither Bayesian nor trained but keep the network's values, whatever
             the other arguments say. By default those that do not require a gradient (``requires_grad=False``);
             () freezes none.
+        inputs: Names of the arguments that the network takes its inputs by; a dict of data may have more entries. None
+            takes them by position, and those of a dict by the names that it has.
+        output: Which of several outputs counts: the name of a field, its number, or a function of all that the network
+            returns (hand it to `load` too). By default a tensor as it is, ``logits`` of a dict or dataclass or the only
+            tensor of it, and the first of a tuple.
 
     Raises:
         ParameterError: If an argument is of the wrong kind, or a pattern matches no parameter.
@@ -116,11 +123,16 @@ class BayesianModel(Generic[PredictionT]):
         norm: AnyPrior | None = None,
         deterministic: Sequence[str] = (),
         frozen: Sequence[str] | None = None,
+        inputs: Sequence[str] | None = None,
+        output: Output = None,
     ) -> None:
         chosen: Any = GaussianLikelihood() if likelihood is None else likelihood
         self.likelihood: Likelihood[PredictionT] = chosen
         require_instance(chosen, Likelihood, "likelihood", "likelihood", "use one of r2d2net.likelihoods")
         require_module(net)
+        net = unwrapped(net)
+        self.inputs, self.output = require_names(inputs), require_output(output)
+        self._standing: ExitStack | None = None
         lazy = [name for name, parameter in net.named_parameters() if nn.parameter.is_lazy(parameter)]
         if lazy:
             raise ParameterError(
@@ -438,29 +450,59 @@ class BayesianModel(Generic[PredictionT]):
         Args:
             net: The network or a variant with the same names of parameters.
             tensors: Parameters and buffers by name.
-            x: A tensor, or a tuple of tensors for a network of several inputs.
+            x: A tensor, or a tuple of tensors for a network of several inputs, in the order of `inputs`.
 
         Returns:
             The output.
 
         Raises:
-            ParameterError: If the network does not return a tensor.
+            ParameterError: If the network returns no tensor that counts.
         """
         tensors = self.with_kept_rows(tensors)
         # Torch's own tying would not restore the tensors of a module that has two names.
         tied = {alias: tensors[name] for alias, name in self._aliases.items() if name in tensors}
+        every = {**tensors, **tied}
 
         def run(*arguments: Any) -> Any:
-            return functional_call(net, {**tensors, **tied}, arguments, tie_weights=False)
+            names = None if self.inputs is None or self.context is not None else self.inputs
+            named = None if names is None else dict(zip(names, arguments, strict=True))
+            positions = arguments if named is None else ()
+            if self._standing is None:
+                return functional_call(net, every, positions, named, tie_weights=False)
+            self._standing.enter_context(_reparametrize_module(net, every))
+            return net(*positions, **(named or {}))
 
         if self.context is not None:
             output = self.context.outputs(run, x)
         else:
             output = run(*x) if isinstance(x, tuple) else run(x)
-        if not isinstance(output, Tensor):
-            fix = "wrap it in a module that returns one tensor"
-            raise ParameterError(("returns ", Value(type(output))), argument="net", fix=fix)
-        return output
+        return pick(output, self.output)
+
+    @contextmanager
+    def standing(self) -> Iterator[None]:
+        """Let the parameters of calls stand in the network to the end of the context, for the backward pass.
+
+        Parts under gradient checkpointing are computed again there, and must find the parameters of the first time.
+        """
+        with ExitStack() as self._standing:
+            try:
+                yield
+            finally:
+                standing, self._standing = self._standing, None
+                standing.close()
+
+    def with_inputs(self, inputs: Sequence[str]) -> Self:
+        """Copy the model with names of the arguments that its network takes its inputs by.
+
+        Args:
+            inputs: The names.
+
+        Returns:
+            The new model, whose network is the same object.
+        """
+        model = copy.copy(self)
+        model.inputs = require_names(inputs)
+        return model
 
     def state_dict(self, weights: Tensor, fixed: Tensor, buffers: Tensors) -> Tensors:
         """Convert one draw to a state dict of the plain network, tied names included.

@@ -10,6 +10,7 @@ An item that is one tensor, or a tuple of one tensor, is inputs without targets.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,16 +22,18 @@ from torch.utils.data.sampler import RandomSampler
 from r2d2net.errors import DataError, ParameterError, Shown, Value
 from r2d2net.likelihoods.base import Unit
 from r2d2net.model import BayesianModel
+from r2d2net.network_calls import in_order, split_labels
 
 ROWS = 1000  # rows of a Dataset that are read at a time
 FIX = "give a tensor, an array or table of numbers, a Dataset or a DataLoader"
 
 
-def as_tensors(x: Any) -> Any:
+def as_tensors(x: Any, inputs: Sequence[str] | None = None) -> Any:
     """Convert inputs to a tensor, or a tuple of tensors, of unchanged dtype and device.
 
     Args:
-        x: A tensor, array or table, a tuple of these, a Dataset, or a DataLoader that does not shuffle.
+        x: A tensor, array or table, a tuple or dict of these, a Dataset, or a DataLoader that does not shuffle.
+        inputs: Names of inputs by name, in their order; None for that of the dict.
 
     Returns:
         The inputs of all rows.
@@ -40,9 +43,11 @@ def as_tensors(x: Any) -> Any:
         ParameterError: If ``x`` is a DataLoader that shuffles.
     """
     if isinstance(x, DataLoader):
-        return _read(x)
+        return _read(x, inputs)
     if isinstance(x, Dataset):
-        return _read(DataLoader(x, batch_size=ROWS))
+        return _read(DataLoader(x, batch_size=ROWS), inputs)
+    if isinstance(x, Mapping):
+        x = in_order(x, tuple(split_labels(x)[0]) if inputs is None else inputs)
     return tuple(_tensor(part) for part in x) if isinstance(x, tuple) else _tensor(x)
 
 
@@ -60,8 +65,17 @@ def for_model(x: Any, model: BayesianModel[Any]) -> Any:
         DataError: If a number is not finite, or as in `as_tensors`.
         ParameterError: If ``x`` is a DataLoader that shuffles.
     """
-    tensors = as_tensors(x)
-    return tuple(_placed(part, model) for part in tensors) if isinstance(tensors, tuple) else _placed(tensors, model)
+    if isinstance(x, Mapping) and model.inputs is None:
+        raise DataError("is a dict, and the network was fitted to inputs by position", argument="x", fix="give them so")
+    tensors = as_tensors(x, model.inputs)
+    if not isinstance(tensors, tuple):
+        return _placed(tensors, model)
+    if model.inputs is not None and len(tensors) != len(model.inputs):
+        fix = f"give {', '.join(model.inputs)}"
+        raise DataError(
+            (f"has {len(tensors)} inputs, the network takes ", Value(len(model.inputs))), argument="x", fix=fix
+        )
+    return tuple(_placed(part, model, mask=True) for part in tensors)
 
 
 def _tensor(x: Any) -> Tensor:
@@ -75,24 +89,29 @@ def _tensor(x: Any) -> Tensor:
         raise DataError(("of type ", Value(type(x)), " is no array of numbers"), argument="x", fix=FIX) from error
 
 
-def _placed(tensor: Tensor, model: BayesianModel[Any]) -> Tensor:
+def is_mask(tensor: Tensor) -> bool:
+    """Whether a tensor is a mask that is added to scores: of zeros and minus infinity."""
+    return bool(((tensor == 0) | (tensor == -torch.inf)).all())
+
+
+def _placed(tensor: Tensor, model: BayesianModel[Any], *, mask: bool = False) -> Tensor:
     tensor = tensor.to(model.device)
     if not tensor.is_floating_point():
         return tensor
     tensor = tensor.to(model.dtype)
-    if not bool(torch.isfinite(tensor).all()):
+    if not bool(torch.isfinite(tensor).all()) and not (mask and is_mask(tensor)):
         raise DataError("holds values that are not finite", argument="x", fix="remove or fill them")
     return tensor
 
 
-def _read(loader: DataLoader[Any]) -> Any:
+def _read(loader: DataLoader[Any], inputs: Sequence[str] | None) -> Any:
     """Concatenate all batches of a loader and restore the state of torch's global generator, from which it draws."""
     if _shuffles(loader):
         problem = "is a DataLoader that shuffles: predictions need its rows in order"
         raise ParameterError(problem, argument="x", fix="give it shuffle=False")
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(0)
-        batches = [_inputs_of(batch) for batch in loader]
+        batches = [_inputs_of(batch, inputs) for batch in loader]
     if not batches:
         raise DataError("has 0 rows", argument="x", fix="give at least one")
     try:
@@ -104,9 +123,11 @@ def _read(loader: DataLoader[Any]) -> Any:
     return columns[0] if len(columns) == 1 else tuple(columns)
 
 
-def _inputs_of(batch: Any) -> tuple[Tensor, ...]:
+def _inputs_of(batch: Any, names: Sequence[str] | None) -> tuple[Tensor, ...]:
     parts = tuple(batch) if isinstance(batch, (tuple, list)) else (batch,)
     inputs = parts[:-1] if len(parts) > 1 else parts
+    if len(inputs) == 1 and isinstance(inputs[0], Mapping) and names is not None:
+        inputs = in_order(inputs[0], names)
     for part in inputs:
         if not isinstance(part, Tensor):
             fix = "they must be tensors, or tuples of them"

@@ -9,8 +9,8 @@ Layers as torch makes them have known laws, of which fan is that of the inputs:
 Weights inside them are drawn anew, from He's law, which loses nothing. A network counts as trained if its BatchNorm
 layers saw `BATCHES` batches, if the weights of a normalisation layer differ from each other, or if at least half of
 its biases left their law; initialisations of one's own leave biases alone or set them to a constant. Such a network is
-started from, and one with frozen parts and weights of zero too: adapters that begin as the network without them. What
-remains, weights outside torch's law and no sign of training, is drawn anew, and said.
+started from, and one with frozen parts and matrices of one value too: adapters that begin as the network without them.
+What remains, weights outside torch's law and no sign of training, is drawn anew, and said.
 """
 
 from __future__ import annotations
@@ -71,9 +71,10 @@ def suited_start(net: nn.Module, learnt: Collection[str], *, has_frozen: bool) -
     if left and biases and sum(biases) >= max(1, len(biases) / 2):
         moved = f"{left[0]!r} and {sum(biases)} of {len(biases)} biases"
         return Start("net", f"net looks trained ({moved} left torch's initialisation)")
-    zero = [name for name, p in parameters.items() if p.dim() > 1 and not bool(p.any())]
-    if has_frozen and zero:
-        return Start("net", f"net has frozen parts and weights of zero ({zero[0]!r}), as adapters have")
+    if has_frozen:
+        flat = [name for name, p in parameters.items() if p.dim() > 1 and _is_constant(p)]
+        if flat:
+            return Start("net", f"net has frozen parts and weights of one value ({flat[0]!r}), as adapters have")
     return Start("he", f"net was not initialised as torch does ({left[0]!r})" if left else None)
 
 

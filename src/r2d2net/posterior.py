@@ -27,6 +27,7 @@ from r2d2net.interval_calibration import IntervalCalibration
 from r2d2net.likelihoods.base import Noise
 from r2d2net.manifest import Parts, Staging, opened, replacing
 from r2d2net.model import BayesianModel, Tensors, refusing_inputs, require_module
+from r2d2net.network_calls import Output
 from r2d2net.network_inputs import Units, as_tensors, for_model, no_units
 from r2d2net.posterior_views import draw_history, facts_of, html_facts, summary_table
 from r2d2net.prediction import PredictionT
@@ -625,7 +626,9 @@ def save(posterior: Posterior[Any], folder: str | Path) -> Path:
     return posterior.save(folder)
 
 
-def load(folder: str | Path, net: nn.Module, *, classes: Sequence[type] = (), mmap: bool = False) -> Posterior[Any]:
+def load(
+    folder: str | Path, net: nn.Module, *, classes: Sequence[type] = (), mmap: bool = False, output: Output = None
+) -> Posterior[Any]:
     """Load a posterior that was saved for a network of this architecture.
 
     Args:
@@ -635,6 +638,7 @@ def load(folder: str | Path, net: nn.Module, *, classes: Sequence[type] = (), mm
             classes; nothing is imported because a file names it.
         mmap: Leave large tensors, such as a sampler's draws, in the file and read them as they are needed. The file
             must not change as long as the posterior is used.
+        output: The function by which the model picked one of the network's outputs, if it was one.
 
     Returns:
         The posterior.
@@ -650,7 +654,7 @@ def load(folder: str | Path, net: nn.Module, *, classes: Sequence[type] = (), mm
         if not parts.has(FILE) and (Path(folder) / INTERRUPTED).exists():
             fix = f"finish it by fit(..., resume={str(folder)!r})"
             raise CheckpointError("holds an interrupted run", value=Path(folder), fix=fix)
-        return load_saved(read_saved(parts, mmap=mmap), net, classes)
+        return load_saved(read_saved(parts, mmap=mmap), net, classes, output)
 
 
 class Saved(NamedTuple):
@@ -693,13 +697,14 @@ def read_saved(parts: Parts, *, mmap: bool = False) -> Saved:
     return Saved(path, tensors, header)
 
 
-def load_saved(saved: Saved, net: nn.Module, classes: Sequence[type] = ()) -> Posterior[Any]:
+def load_saved(saved: Saved, net: nn.Module, classes: Sequence[type] = (), output: Output = None) -> Posterior[Any]:
     """Put a posterior together.
 
     Args:
         saved: What `read_saved` returned.
         net: A network of the architecture that was fitted.
         classes: As in `load`.
+        output: As in `load`.
 
     Returns:
         The posterior.
@@ -709,7 +714,7 @@ def load_saved(saved: Saved, net: nn.Module, classes: Sequence[type] = ()) -> Po
     """
     settings = saved.settings
     with reading(saved.path):
-        model = model_from(net, settings["model"], classes)
+        model = model_from(net, settings["model"], classes, output)
         method, steps = method_from(settings["algorithm"], classes), settings["epochs"] * settings["batches"]
         if "fingerprint" not in settings["model"]:
             _take_frozen(model, saved.tensors)

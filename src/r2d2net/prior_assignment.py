@@ -39,6 +39,11 @@ def require_learnable(parameters: Mapping[str, nn.Parameter]) -> None:
         if parameter.dtype not in DTYPES:
             problem = (f"has {name!r} as ", Value(parameter.dtype), ", and float32 or float64 is needed")
             raise ParameterError(problem, argument="net", fix="give net.float()")
+    first, *others = parameters.items()
+    for name, parameter in others:
+        if parameter.dtype != first[1].dtype:
+            problem = (f"has {name!r} as ", Value(parameter.dtype), f" and {first[0]!r} as {first[1].dtype}")
+            raise ParameterError(problem, argument="net", fix="give net.float() or net.double()")
 
 
 def require_unfrozen(prior: object, every: Mapping[str, Tensor], frozen: Sequence[str]) -> None:

@@ -17,7 +17,8 @@ class Registry(Mapping[str, str]):
     """Names that users write, in lower case, and the place of what each stands for.
 
     A place is "module:Class", or "module:Class.constructor" for a class with other hyperparameters than its defaults,
-    or "module:function". Places in ``unnamed`` are of classes that saved runs name and users do not.
+    or "module:function". Places in ``unnamed`` are of classes that saved runs name and users do not, or
+    that no table has targets for.
 
     >>> registry = Registry("prior", {"gaussian": "priors.gaussian:Gaussian"})
     >>> list(registry), registry.class_names
@@ -112,6 +113,7 @@ LIKELIHOODS = Registry(
         "poisson": "likelihoods.discrete:Poisson",
         "negative-binomial": "likelihoods.negative_binomial:NegativeBinomial",
     },
+    unnamed=["likelihoods.positions:CategoricalPositions", "likelihoods.positions:BernoulliLabels"],
 )
 
 # the likelihoods of numbers that the estimators and the command line offer by name

@@ -29,6 +29,7 @@ from r2d2net.errors import (
 from r2d2net.inference.base import Method
 from r2d2net.likelihoods.base import Likelihood
 from r2d2net.model import AnyPrior, BayesianModel
+from r2d2net.network_calls import Output, unwrapped
 from r2d2net.priors.base import ScaleMixturePrior
 from r2d2net.registry import ALGORITHMS, LIKELIHOODS, PRIORS, Registry
 
@@ -117,13 +118,23 @@ def describe_model(model: BayesianModel[Any]) -> Specification:
     described: Specification = {"parameters": parameters, "likelihood": describe(model.likelihood)}
     if model.context is not None:
         described["context"] = model.context.digest()
+    if model.inputs is not None:
+        described["inputs"] = list(model.inputs)
+    if model.output is not None:
+        described["output"] = {"function": model.output.__name__} if callable(model.output) else model.output
     if not model.frozen:
         return described
     return {**described, "frozen": list(model.frozen), "fingerprint": model.frozen_parts.fingerprint()}
 
 
-def model_from(net: Any, specification: Specification, classes: Classes = ()) -> BayesianModel[Any]:
+def model_from(
+    net: Any, specification: Specification, classes: Classes = (), output: Output = None
+) -> BayesianModel[Any]:
     """Build the model around a network of the same architecture; a difference is a `CheckpointError` of one line."""
+    net, picked = unwrapped(net), specification.get("output")
+    if isinstance(picked, dict) and output is None:
+        picks = ("the saved run picks the network's output by the function ", Value(Shown(str(picked["function"]))))
+        raise CheckpointError(picks, fix="hand it over, load(..., output=it)")
     expected = {name: tuple(entry["shape"]) for name, entry in specification["parameters"].items()}
     frozen = specification.get("frozen", [])  # their shapes are those of saved tensors
     shapes = {name: tuple(parameter.shape) for name, parameter in net.named_parameters() if name not in frozen}
@@ -144,7 +155,8 @@ def model_from(net: Any, specification: Specification, classes: Classes = ()) ->
     }
     escaped = {_escaped(name): prior for name, prior in assigned.items()}
     likelihood = likelihood_from(specification["likelihood"], classes)
-    model = BayesianModel(net, escaped, likelihood, frozen=[_escaped(name) for name in frozen])
+    calls: dict[str, Any] = {"inputs": specification.get("inputs"), "output": picked if output is None else output}
+    model = BayesianModel(net, escaped, likelihood, frozen=[_escaped(name) for name in frozen], **calls)
     if [slot.name for slot in (*model.bayesian, *model.fixed)] != list(expected):
         problem = f"does not fit the saved run: its parameters are not in the order {list(expected)}"
         raise CheckpointError(problem, argument="net")

@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import wraps
 from itertools import chain
 from typing import Any, Literal, Self, TypeGuard, TypeVar
 
@@ -28,6 +29,8 @@ STARTS = "auto", "he", "net"
 NOISE_RATES = 0.01, 0.2  # bounds of a batch's weight in the running mean of squared residuals
 RISE_SHARE = 0.05  # of the steps, over which the step size rises: Adam's first steps know no scale
 LARGEST_STEP, SHORT_RUN = 0.3, 800  # largest step size, in units of He's deviation, of runs of so many steps or fewer
+REENTRANT = "use_reentrant=True"  # in torch's message of reentrant checkpointing
+ResultT = TypeVar("ResultT")
 NO_BFLOAT16 = ("not implemented for 'BFloat16'", "could not create a primitive")  # how torch says that it cannot
 
 
@@ -242,6 +245,23 @@ def default_step(steps: int) -> float:
 def leaves_of(slots: Sequence[Slot], vector: Tensor) -> list[Tensor]:
     """Return the slots' tensors as separate autograd leaves: the gradient of a slice is as long as the whole vector."""
     return [slot.of(vector).detach().requires_grad_() for slot in slots]
+
+
+def while_standing(method: Callable[..., ResultT]) -> Callable[..., ResultT]:
+    """Let drawn parameters stand in the network throughout a trainer's method, the backward pass too."""
+
+    @wraps(method)
+    def standing(trainer: Any, *arguments: Any, **named: Any) -> ResultT:
+        with trainer.model.standing():
+            try:
+                return method(trainer, *arguments, **named)
+            except RuntimeError as error:
+                if REENTRANT not in str(error):
+                    raise
+                fix = "call torch.utils.checkpoint with use_reentrant=False"
+                raise ParameterError("uses reentrant gradient checkpointing", argument="net", fix=fix) from error
+
+    return standing
 
 
 def gradients_of(loss: Tensor, groups: Sequence[Sequence[Tensor]]) -> list[list[Tensor]]:

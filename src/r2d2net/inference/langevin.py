@@ -37,7 +37,7 @@ from r2d2net.inference.adam import EPSILON
 from r2d2net.inference.base import Batch, Draws, Info, Trainer
 from r2d2net.inference.collection import Collection, CollectionState, Kept, collected, first, keep, no_draws, room_for
 from r2d2net.inference.curvature import largest_curvature, random_states, restore_random
-from r2d2net.inference.descent import SHORT_RUN, Descent, Training, clip_gradients, require_one_of
+from r2d2net.inference.descent import SHORT_RUN, Descent, Training, clip_gradients, require_one_of, while_standing
 from r2d2net.inference.scale_updates import START_SWEEPS, ZERO_SHARE, GibbsUpdate, Known, ScaleSweeps, off_zero
 from r2d2net.inference.stability import Watch, cap, run_away, seen, start_watch
 from r2d2net.inference.timetable import Timetable
@@ -287,6 +287,7 @@ class Langevin(Trainer[LangevinState]):
             state = state._replace(kept=keep(state.kept, self.present(state), self.times.sampled(t)))
         return state, Info(nll, lr, self.settings.temperature)
 
+    @while_standing
     @torch.enable_grad()
     def _gradients(self, state: LangevinState, x: Any, y: Tensor) -> tuple[Tensor, Tensor, Gradients]:
         """Return the output, the mean loss and its gradients."""

@@ -102,6 +102,14 @@ class LocalReparametrization:
                 )
         return output
 
+    def require_no_repetition(self) -> None:
+        """Refuse layers that the backward pass computed again, with other noise, as gradient checkpointing has it."""
+        again = [layer for layer in self._noisy if not layer.is_drawn and layer.needs_weights]
+        if again:
+            problem = ("computes ", Value(min(again[0].names)), " again in the backward pass, with other noise")
+            fix = "switch gradient checkpointing off, or use SVGI(estimator='weights')"
+            raise ParameterError(problem, argument="net", fix=fix)
+
     def _parameters(
         self, mean: Sequence[Tensor], scale: Sequence[Tensor], fixed: Sequence[Tensor], generator: torch.Generator
     ) -> Tensors:

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from r2d2net.inference.adam import Moments, Step, adam_step, no_moments, proximal_step
 from r2d2net.inference.base import Batch, Draws, DrawSource, Info, Trainer, require_priors
-from r2d2net.inference.descent import Descent, Training, clip_gradients, flat, gradients_of, leaves_of
+from r2d2net.inference.descent import Descent, Training, clip_gradients, flat, gradients_of, leaves_of, while_standing
 from r2d2net.inference.joint_step import JointStep, Rows, Sizes, joint_step_of
 from r2d2net.inference.scale_updates import CoordinateUpdate, Known, ScaleSweeps
 from r2d2net.likelihoods.base import Noise, Unit
@@ -133,6 +133,7 @@ class Point(Trainer[PointState]):
             self.refresh_scales(state, generator)
         return state._replace(step=state.step + 1)
 
+    @while_standing
     @torch.enable_grad()
     def _gradients(
         self, state: PointState, x: Any, y: Tensor, generator: torch.Generator, t: int

@@ -43,6 +43,7 @@ from r2d2net.inference.descent import (
     leaves_of,
     require_one_of,
     require_positive,
+    while_standing,
 )
 from r2d2net.inference.joint_step import JointStep, Rows, Sizes, joint_step_of
 from r2d2net.inference.local_reparametrization import LocalReparametrization, is_cheap_for
@@ -429,6 +430,7 @@ class MeanField(Trainer[VariationalState]):
         one = self.settings.draws == 1 and self.settings.clip is None
         return self.native is not None and drawn is not None and one and not self.draws_apart
 
+    @while_standing
     @torch.enable_grad()
     def _backward(
         self, state: VariationalState, vectors: tuple[Tensor, ...], x: Any, y: Tensor, generator: torch.Generator
@@ -452,6 +454,8 @@ class MeanField(Trainer[VariationalState]):
         output = output.to(state.mean.dtype)
         loss = -model.likelihood.log_prob(output, y, state.noise).mean()
         gradients = gradients_of(self.objective(loss, leaves), [*leaves, fixed])
+        if self.local is not None:
+            self.local.require_no_repetition()
         if self.draws_apart and len(leaves) == 1:
             draws = zip(model.bayesian, gradients[0], strict=True)
             in_log = [(slot.of(vectors[0]) - slot.of(state.mean)).mul_(g) for slot, g in draws]

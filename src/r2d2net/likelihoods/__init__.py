@@ -6,11 +6,14 @@ from r2d2net.likelihoods.gaussian import Gaussian, Heteroscedastic
 from r2d2net.likelihoods.log_normal import LogNormal
 from r2d2net.likelihoods.negative_binomial import NegativeBinomial
 from r2d2net.likelihoods.ordinal import Ordinal
+from r2d2net.likelihoods.positions import BernoulliLabels, CategoricalPositions
 from r2d2net.likelihoods.student_t import StudentT
 
 __all__ = [
     "Bernoulli",
+    "BernoulliLabels",
     "Categorical",
+    "CategoricalPositions",
     "Gaussian",
     "Heteroscedastic",
     "Likelihood",

@@ -42,6 +42,7 @@ class Likelihood(ABC, Generic[PredictionT]):
     has_classes: bool = False  # whether targets are classes 0, 1, ..., and predictions their probabilities
     is_softmax: bool = False  # whether adding one number to all outputs of a row leaves its prediction unchanged
     takes_noise_by_row: bool = False  # whether `log_prob` also takes learnt parameters with one entry for each row
+    keeps_shape: bool = False  # whether `predict` takes outputs (draws, rows, ...) of the network's own shape
     bounds_mean: bool = False  # whether `predict` needs the largest training target, as ``unit.most``
 
     @property

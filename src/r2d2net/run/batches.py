@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sized
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any, NamedTuple, Protocol, cast
@@ -26,6 +26,8 @@ from torch.utils.data import BatchSampler, DataLoader, Dataset, IterableDataset,
 from r2d2net import devices
 from r2d2net.errors import Argument, DataError, ParameterError, Shown, Value, require_whole
 from r2d2net.inference.base import Batch
+from r2d2net.network_calls import in_order, split_labels
+from r2d2net.network_inputs import is_mask
 from r2d2net.run.global_generator import iterate, lent_generator
 
 CPU = torch.device("cpu")
@@ -199,14 +201,21 @@ def mix(seed: int, number: int) -> int:
     return (z ^ (z >> 31)) & 0x7FFFFFFFFFFFFFFF
 
 
-def as_arrays(data: Any, device: torch.device, dtype: torch.dtype, name: str = "data") -> Arrays:
+def as_arrays(
+    data: Any, device: torch.device, dtype: torch.dtype, name: str = "data", inputs: Sequence[str] | None = None
+) -> Arrays:
     """Convert (x, y) to finite tensors of equal length on the model's device, floating inputs in its dtype.
 
-    Errors call the argument that holds x and y by ``name``.
+    Errors call the argument that holds x and y by ``name``. Inputs by name are in the order of ``inputs``.
     """
     x, y = pair(data, name)
+    if isinstance(x, Mapping):
+        x = in_order(x, tuple(x) if inputs is None else inputs)
     several = isinstance(x, tuple) or (isinstance(x, list) and all(isinstance(p, (Tensor, np.ndarray)) for p in x))
-    x = tuple(_tensor(part, "x", device, dtype) for part in x) if several else _tensor(x, "x", device, dtype)
+    if several and inputs is not None and len(x) != len(inputs):
+        fix = f"give {', '.join(inputs)}"
+        raise DataError((f"has {len(x)} inputs, the network takes ", Value(len(inputs))), argument="x", fix=fix)
+    x = tuple(_tensor(part, "x", device, dtype, mask=True) for part in x) if several else _tensor(x, "x", device, dtype)
     y = _tensor(y, "y", device, dtype)
     parts = x if isinstance(x, tuple) else (x,)
     rows = {len(part) for part in parts if part.dim() > 0}
@@ -224,7 +233,14 @@ def as_arrays(data: Any, device: torch.device, dtype: torch.dtype, name: str = "
 
 
 def pair(batch: Any, name: str = "data") -> tuple[Any, Any]:
-    """Split a batch into x and y; errors call it by ``name``."""
+    """Split a batch into x and y; errors call it by ``name``. A dict has its targets under "labels" or "label"."""
+    if isinstance(batch, Mapping):
+        inputs, labels = split_labels(batch)
+        if labels is None:
+            held = Shown(", ".join(map(str, batch)))
+            fix = "give targets under that name, or a pair (dict, targets)"
+            raise DataError(("has entries ", Value(held), " and no 'labels'"), argument=name, fix=fix)
+        return inputs, labels
     if not isinstance(batch, (tuple, list)) or len(batch) < 2:
         problem = ("of type ", Value(type(batch)), " is not a pair ", *PAIR)
         raise DataError(problem, argument=name, fix="give inputs and targets")
@@ -304,7 +320,7 @@ def _require_digits(tensor: Tensor, name: str, dtype: torch.dtype) -> None:
         )
 
 
-def _tensor(value: Any, name: str, device: torch.device, dtype: torch.dtype) -> Tensor:
+def _tensor(value: Any, name: str, device: torch.device, dtype: torch.dtype, *, mask: bool = False) -> Tensor:
     if isinstance(value, Tensor):
         tensor = value.detach()
     else:
@@ -320,7 +336,7 @@ def _tensor(value: Any, name: str, device: torch.device, dtype: torch.dtype) -> 
         _require_digits(tensor, name, dtype)
         tensor = tensor.to(dtype)
         bad = ~torch.isfinite(tensor)
-        if bool(bad.any()):
+        if bool(bad.any()) and not (mask and is_mask(tensor)):
             where = tuple(int(i) for i in torch.nonzero(bad)[0])
             problem = ("holds ", Value(tensor[where].item()), f" at {where}")
             raise DataError(problem, argument=name, fix="remove or fill values that are not finite")

@@ -192,7 +192,8 @@ def fit(
             model, data, request.batch_size, int(seed), request.validation, n, standardize, weights, group
         )
         prepared = replace(prepared, batches=with_shares(prepared.batches, group))
-        request = request.with_epochs(prepared.batches.n, model)
+        model = model if prepared.model is None else prepared.model
+        request = replace(request, model=model).with_epochs(prepared.batches.n, model)
         if group.is_first:
             warn_of_start(request.method, model, prepared.units)
         request.method.require_batches(prepared.batches.per_epoch())

@@ -48,6 +48,7 @@ from r2d2net.inference.mean_field_family import MeanFieldDraws
 from r2d2net.inference.split_r_hat import effective_draws, split_r_hat
 from r2d2net.model import BayesianModel
 from r2d2net.network_inputs import no_units
+from r2d2net.position_predictions import PositionClasses
 from r2d2net.posterior import MEMORY, Posterior
 from r2d2net.prediction import Classification, Mixture
 from r2d2net.run.batches import TensorBatches, take
@@ -116,7 +117,7 @@ def _measure(source: DrawSource[Any], prepared: Prepared, history: Sequence[Mapp
     device, draws = source.model.device, DRAWS if is_table else FEW_DRAWS
     with lent_generator(0, device):
         predicted = posterior.predict(x, draws, seed=0)
-        if not isinstance(predicted, (Mixture, Classification)):
+        if not isinstance(predicted, (Mixture, Classification)) or isinstance(predicted, PositionClasses):
             return {"verdict": NOT_CHECKED}
         health = {"rows": len(y), "linear": source.model.is_linear, **_fit(predicted, y)}
         if is_table and x.shape[1] > prepared.batches.n and health["error_ratio"] is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -27,6 +28,7 @@ from r2d2net.run.batches import (
     as_arrays,
     default_batch_size,
     mix,
+    pair,
     rows_of,
     take,
 )
@@ -49,6 +51,7 @@ class Prepared:
     is_whole: bool = True  # whether the batches, each row once, are all that the posterior is of
     weights: Tensor | None = None  # of the rows, whose targets then have them as a column (`likelihoods.weighted`)
     plain_y: Tensor | None = None  # the targets without that column
+    model: BayesianModel[Any] | None = None  # with the names of its inputs, where the data have them
 
     @property
     def own_y(self) -> Tensor:
@@ -83,15 +86,16 @@ def prepare(
             stream = ("is for tensors and arrays, and ", Argument("data"), " is a Dataset or DataLoader")
             raise ParameterError(stream, argument="weights", fix="leave it out")
         return _prepare_stream(model, data, batch_size, seed, validation, n, standardize, ranks)
-    x, y = as_arrays(data, model.device, model.dtype)
+    model = named_inputs(model, pair(data)[0])
+    x, y = as_arrays(data, model.device, model.dtype, inputs=model.inputs)
     if n is not None and n != len(y):
         raise ParameterError(
             f", the data have {len(y)} rows", argument="n", value=n, fix=("leave ", Argument("n"), " out")
         )
     weights = None if weights is None else row_weights(weights, len(y), y.device)
     held: tuple[Any, Tensor] | None = None
-    if isinstance(validation, (tuple, list)):
-        held = _own_copy(as_arrays(validation, model.device, model.dtype, "validation"))
+    if isinstance(validation, (tuple, list, Mapping)):
+        held = _own_copy(as_arrays(validation, model.device, model.dtype, "validation", model.inputs))
     elif validation is not None:
         share = isinstance(validation, (int, float)) and 0 < validation < 1
         require(share, "validation", validation, ("use a share between 0 and 1, or ", *PAIR))
@@ -129,12 +133,13 @@ def prepare(
         target = units.targets(model.likelihood.network_scale(own))
         _try_forward(model, (units.inputs(held[0]), target), target, own)
     if weights is None:
-        return Prepared(batches, seen, units, held, flat_target, digest)
+        return Prepared(batches, seen, units, held, flat_target, digest, model=model)
     weighted = Weighted.of(model.likelihood, weights)
     assert isinstance(weighted, Weighted)
     joined = weighted.joined(seen, weights)
     batches = replace(batches, y=joined)
-    return Prepared(batches, joined, units, held, flat_target, digest, weights=weights, plain_y=seen)
+    plain = Prepared(batches, joined, units, held, flat_target, digest, model=model)
+    return replace(plain, weights=weights, plain_y=seen)
 
 
 def _prepare_stream(
@@ -161,12 +166,15 @@ def _prepare_stream(
             return LoaderBatches(data, count, seed, prepare, joins)
         return DatasetBatches(data, min(count, batch_size or default_batch_size(count)), seed, prepare)
 
-    def raw(batch: Any, name: str = "data") -> Batch:
-        return as_arrays(batch, model.device, model.dtype, name)
-
-    first = next(batches(raw).epoch(0), None)
-    if first is None:
+    unnamed = next(batches(lambda batch: batch).epoch(0), None)
+    if unnamed is None:
         raise DataError("gives no batch", argument="data", fix="give at least one row")
+    model = named_inputs(model, unnamed[0])
+
+    def raw(batch: Any, name: str = "data") -> Batch:
+        return as_arrays(batch, model.device, model.dtype, name, model.inputs)
+
+    first = raw(unnamed)
     scale = model.likelihood.network_scale
     own = _target(model, first[1])
     y = scale(own)
@@ -204,7 +212,12 @@ def _prepare_stream(
         return units.inputs(x), units.targets(target)
 
     y = units.targets(y)
-    return Prepared(batches(standardized, joins), y, units, held, first[1].dim() == 1, digest)
+    return Prepared(batches(standardized, joins), y, units, held, first[1].dim() == 1, digest, model=model)
+
+
+def named_inputs(model: BayesianModel[Any], x: Any) -> BayesianModel[Any]:
+    """Return the model with the names of its inputs, where data have them and the user did not say."""
+    return model.with_inputs(tuple(x)) if isinstance(x, Mapping) and model.inputs is None else model
 
 
 def needs_rows(model: BayesianModel[Any], x: Any) -> bool:

@@ -149,9 +149,10 @@ def _gradient(
     """Compute dU/dw at one draw, given deterministic parameters, buffers and noise."""
     fixed, buffers, noise = rest
     leaf = weights.detach().clone().requires_grad_()
-    output = model.forward(leaf, fixed.detach(), buffers, x)
-    loss = -model.likelihood.log_prob(output, y, noise).sum()
-    (gradient,) = torch.autograd.grad(loss, leaf)
+    with model.standing():
+        output = model.forward(leaf, fixed.detach(), buffers, x)
+        loss = -model.likelihood.log_prob(output, y, noise).sum()
+        (gradient,) = torch.autograd.grad(loss, leaf)
     return gradient + precision * weights
 
 

@@ -27,6 +27,7 @@ from r2d2net.likelihoods.log_normal import LogRegression
 from r2d2net.manifest import tidy
 from r2d2net.metrics import macro_auroc
 from r2d2net.model import BayesianModel, Tensors
+from r2d2net.network_calls import refusing_checkpointing
 from r2d2net.posterior import INTERRUPTED, Posterior
 from r2d2net.prediction import Prediction, Regression
 from r2d2net.ranks import ALONE, Ranks, RowSplit
@@ -157,7 +158,8 @@ def train(
         else:
             store(folder, run, generator, settings)
         tidy(folder)
-    _loop(plan, run, generator, folder, verbose, callbacks)
+    with refusing_checkpointing(type(plan.method).__name__):
+        _loop(plan, run, generator, folder, verbose, callbacks)
     posterior = finish(plan, run, folder)
     callbacks.end(posterior)
     return posterior
