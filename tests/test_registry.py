@@ -17,6 +17,7 @@ from r2d2net import inference, likelihoods, nets, priors
 from r2d2net.estimators.base import BayesianPerceptron
 from r2d2net.inference import Method
 from r2d2net.inference.carrying_on import CarryOn
+from r2d2net.inference.mean_field_mixture import Combined
 from r2d2net.inference.stacked import Stacked
 from r2d2net.likelihoods import Likelihood
 from r2d2net.nets.activations import ACTIVATIONS
@@ -83,7 +84,7 @@ def test_every_module_of_an_algorithm_is_registered():
 
     concrete = {cls for cls in below(Method) if not inspect.isabstract(cls) and cls.__module__.startswith("r2d2net.")}
     # the last three are made of other fits: files name two, and nothing the third; Pruned may not have been imported
-    assert concrete | {Pruned} == {*ALGORITHMS.classes(), Stacked, CarryOn, Pruned}
+    assert concrete | {Pruned} == {*ALGORITHMS.classes(), Stacked, Combined, CarryOn, Pruned}
     assert ALGORITHMS.holds(Stacked)
     assert ALGORITHMS.holds(Pruned)
     assert not {"Stacked", "Pruned"} & {*ALGORITHMS.class_names}

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
         shrinkage,
         testing,
     )
+    from r2d2net.combining import combine
     from r2d2net.diagnostics.comparison import compare
     from r2d2net.estimators import R2D2Classifier, R2D2Regressor, R2D2Selector
     from r2d2net.model import BayesianModel
@@ -50,6 +51,7 @@ __all__ = [
     "Regression",
     "__version__",
     "callbacks",
+    "combine",
     "compare",
     "data",
     "diagnostics",
@@ -69,6 +71,7 @@ __all__ = [
     "testing",
 ]
 HOMES = {
+    "combine": "combining",
     "BayesianModel": "model",
     "Posterior": "posterior",
     "R2D2Classifier": "estimators",

@@ -139,7 +139,7 @@ ALGORITHMS = Registry(
         "lineargibbs": "inference.linear_gibbs:LinearGibbs",
         "linearfirst": "inference.linear_first:LinearFirst",
     },
-    unnamed=["inference.stacked:Stacked", "shrinkage.pruned:Pruned"],
+    unnamed=["inference.stacked:Stacked", "inference.mean_field_mixture:Combined", "shrinkage.pruned:Pruned"],
 )
 
 # The priors of the algorithms that do not suit every prior, the algorithms for classes only, those for one linear

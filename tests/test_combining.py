@@ -1,0 +1,61 @@
+"""`rn.combine`: several runs as one mixture."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+import r2d2net as rn
+
+X = torch.randn(60, 3, generator=torch.Generator().manual_seed(0))
+Y = 5 + X[:, 0]
+
+
+def model() -> Any:
+    torch.manual_seed(0)
+    return rn.BayesianModel(rn.nets.mlp(3, [4], 1))
+
+
+def runs(count: int = 3) -> list[Any]:
+    return [rn.fit(model(), (X, Y), epochs=3, seed=seed, verbose=False) for seed in range(count)]
+
+
+def test_draws_are_of_each_part_as_often_and_are_saved_like_any_other(tmp_path: Any) -> None:
+    parts = runs()
+    mixture = rn.combine(parts)
+    assert len(mixture.sample(10, seed=0)) == 10
+    samples = mixture.sample(3000, seed=0)
+    means = torch.stack([part.mean() for part in parts])
+    spread = torch.stack([part.source.deviation() for part in parts])
+    error = (spread.square().mean(0) / 3000).sqrt()  # of equal counts of each part
+    assert bool(((samples.mean(0) - means.mean(0)).abs() < 5 * error).all())
+    variance = spread.square().mean(0) + means.var(0, correction=0)
+    # a sample variance has a relative error of at most sqrt(2 / 3000) = 2.6%, less between parts; 5 of them
+    assert bool((samples.var(0) / variance - 1).abs().max() < 0.13)
+    loaded = rn.load(mixture.save(tmp_path).parent, rn.nets.mlp(3, [4], 1))
+    assert torch.equal(loaded.predict(X).samples, mixture.predict(X).samples)
+    assert torch.allclose(mixture.to_module(9)(X), mixture.predict(X, 9).mean, atol=1e-4)
+    assert mixture.predict(X, 7).samples.shape == (7, 60)
+    parts[0].source.state.mean.add_(100)
+    assert torch.equal(loaded.predict(X).samples, mixture.predict(X).samples)
+
+
+def test_refusals_are_one_line() -> None:
+    first, second = runs(2)
+    other = rn.fit(model(), (X, 2 * Y), epochs=1, verbose=False)
+    cavi = rn.fit(model(), (X, Y), "cavi", epochs=1, verbose=False)
+    sampled = rn.fit(model(), (X, Y), "sgld", epochs=4, verbose=False)
+    wrong: list[tuple[Any, str]] = [
+        ([first], "posteriors is no list of two"),
+        ([first, 3], "holds int at 1"),
+        ([first, other], "differs in units"),
+        ([first, cavi], "differs in the algorithm"),
+        ([first, sampled], "holds one of SGLD"),
+    ]
+    for given, message in wrong:
+        with pytest.raises(rn.ParameterError, match=message):
+            rn.combine(given)
+    with pytest.raises(rn.ParameterError, match="has no mean network"):
+        rn.combine([first, second]).mean()
