@@ -101,6 +101,15 @@ def test_validation_rows_and_streams():
     assert posterior.predict(torch.randn(3, 2, 6, 5)).label.shape == (3, 6, 5)  # images of another size
 
 
+def test_a_batch_may_be_without_classes():
+    y = PIXELS.clone()
+    y[10:20] = -100
+    loader = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(X, y), batch_size=10)
+    posterior = rn.fit(rn.BayesianModel(unet(), likelihood=CategoricalPositions()), loader, epochs=2, verbose=False)
+    assert torch.isfinite(posterior.predict(X, 2).samples).all()
+    assert bool((posterior.predict(X, 2).log_prob(y)[10:20] == 0).all())
+
+
 @pytest.mark.parametrize(
     ("likelihood", "y", "message"),
     [

@@ -45,9 +45,12 @@ class CategoricalPositions(Likelihood[PositionClasses]):
         if bool(bad.any()):
             fix = f"classes are 0, 1, ..., and {self.ignore_index} where there is none"
             raise DataError(("holds ", Value(y[bad].flatten()[0].item())), argument="y", fix=fix)
-        if not bool((labels != self.ignore_index).any()) and len(labels):
-            raise DataError(f"holds {self.ignore_index} alone", argument="y", fix="give a class somewhere")
         return labels
+
+    def init(self, y: Tensor, unit: Unit | None = None) -> Noise:
+        if not bool((y != self.ignore_index).any()):  # a batch may have none, but not all rows
+            raise DataError(f"holds {self.ignore_index} alone", argument="y", fix="give a class somewhere")
+        return {}
 
     def outputs(self, y: Tensor) -> int | None:
         return None
