@@ -80,9 +80,11 @@ def use(kind, folder, rows):
         else:
             found = R2D2Classifier.load(folder).predict_proba(X.numpy()).tobytes()
     except R2D2NetError as error:
-        assert len(str(error).splitlines()) == 1, str(error)
-        return None
-    return found
+        message = str(error)
+    else:
+        return found
+    assert len(message.splitlines()) == 1, message
+    return None
 
 
 def files_of(folder):
