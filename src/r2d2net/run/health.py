@@ -65,7 +65,7 @@ FEW_ROWS, FEW_DRAWS = 64, 10  # of anything else
 WORSE, LEAST_NATS = 1.1, 0.05
 COLLAPSED, OBVIOUS, LEAST_ROWS = 0.01, 0.5, 20
 WILD = 2.0
-BY_ORDERS = 10.0  # times the error of the best constant: training has left the data
+BY_ORDERS = 1000.0  # times the error of the best constant: training has left the data
 USELESS = 0.98
 PENALTIES = tuple(10.0**k for k in range(-3, 4))  # of ridge regression, times the mean eigenvalue of X X'
 
