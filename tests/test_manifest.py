@@ -143,7 +143,7 @@ def test_run_folders_vouch_for_run_json_and_model(tmp_path):
     listed = list(json.loads((one / "manifest.json").read_text())["parts"])
     assert set(listed) == {
         *("run.json", "metrics.json", "relevance.json", "history.json", "effects.json"),
-        *("novelty.safetensors", "background.safetensors", "model/manifest.json"),
+        *("checks.json", "novelty.safetensors", "background.safetensors", "model/manifest.json"),
     }
     for name in (*listed, "model/estimator.json", "model/posterior.safetensors"):
         kept = (one / name).read_bytes()

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
-from numbers import Integral
+from numbers import Integral, Real
 from pathlib import PurePath
 from types import NoneType
 from typing import Any, Final
@@ -271,6 +271,24 @@ def require_seed(seed: object) -> None:
     r2d2net.errors.ParameterError: seed=True is out of range: use a whole number
     """
     require(isinstance(seed, Integral) and not isinstance(seed, bool), "seed", seed, "use a whole number")
+
+
+def is_number(value: object) -> bool:
+    """Tell whether a value is a number that comparisons and floats take: a real one, no truth value, not too long.
+
+    Args:
+        value: The value.
+
+    >>> is_number(0.5), is_number("x"), is_number(None), is_number(10**400)
+    (True, False, False, False)
+    """
+    if not isinstance(value, Real) or isinstance(value, bool):
+        return False
+    try:
+        float(value)
+    except OverflowError:
+        return False
+    return True
 
 
 def require_whole(argument: str, value: object, least: int = 1) -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import glob
 import json
 import os
 import re
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,6 +15,7 @@ from typing import Any
 
 from r2d2net.errors import ParameterError
 
+STRAY = 600  # seconds without a change from which a partial file may be of a process that is no more
 OPEN = re.compile(r"/dev/(stdin|stdout|stderr|fd/\d+)|/proc/[^/]+/fd/\d+")  # names of files that are open already
 
 
@@ -43,11 +46,32 @@ def replace_when_written(path: Path) -> Iterator[Path]:
         return
     path = Path(os.path.realpath(path))
     partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    _clear_stray(path)
     try:
         yield partial
         os.replace(partial, path)
     finally:
         partial.unlink(missing_ok=True)
+
+
+def _clear_stray(path: Path) -> None:
+    """Remove what killed processes left of earlier attempts to write a file."""
+    for partial in path.parent.glob(f".{glob.escape(path.name)}.*.partial"):
+        try:
+            if time.time() - partial.stat().st_mtime > STRAY and not _lives(int(partial.name.split(".")[-2])):
+                partial.unlink(missing_ok=True)
+        except (OSError, ValueError):  # it is not ours
+            continue
+
+
+def _lives(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:  # it is another user's
+        return True
+    return True
 
 
 def make_folder(folder: Path, argument: str) -> None:

@@ -40,6 +40,7 @@ SETTINGS = {
     "flat_target": bool,
 }
 HEADER = {"settings": SETTINGS, "history": [Each(Maybe(NUMBER))], "candidates": [dict], "health?": Maybe(dict)}
+UNITS = (torch.float32, torch.float64)
 INFINITE = "buffers"  # part of a name of tensors that may be infinite
 UNBOUNDED = "loo"  # of moments of rows left out, which may be where a draw cannot explain a row
 
@@ -78,7 +79,7 @@ def require_units(units: Units, path: Path) -> None:
     for what, (center, scale) in pairs.items():
         of_graph = what == "inputs" and center.dim() == 2 and len(center) == 1  # (1, features)
         alike = center.shape == scale.shape and (center.dim() <= 1 or of_graph)
-        if not (alike and center.is_floating_point() and scale.is_floating_point() and bool((scale > 0).all())):
+        if not (alike and center.dtype == scale.dtype in UNITS and bool((scale > 0).all())):
             raise CheckpointError(f"holds no units of the {what}", value=path, fix=FIX)
     most = units.y.most
     if most is not None and not (most.is_floating_point() and most.dim() <= 1):

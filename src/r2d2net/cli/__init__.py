@@ -85,7 +85,12 @@ COMMANDS: Any = typer.main.get_command(app)
 def main() -> None:
     """Entry point of the `r2d2net` command."""
     words = sys.argv[1:] or ["--help"]
-    warnings.showwarning = _warning_printer(warnings.showwarning, quiet="--quiet" in words)
+    with warnings.catch_warnings():
+        warnings.showwarning = _warning_printer(warnings.showwarning, quiet="--quiet" in words)
+        _run(words)
+
+
+def _run(words: list[str]) -> NoReturn:
     try:
         code = app(words, standalone_mode=False)
         sys.stdout.flush()

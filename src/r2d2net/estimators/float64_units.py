@@ -13,11 +13,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from r2d2net.errors import DataError, Value
 from r2d2net.likelihoods.base import Unit
 from r2d2net.network_inputs import Units
 from r2d2net.posterior import Posterior
 from r2d2net.prediction import PredictionT
 
+SMALLEST_TARGET = float(np.finfo(np.float32).smallest_subnormal)
 FAR = 1e-3  # of the mean: smaller deviations are rounded in float32 by 1e-4 of themselves or so, and more
 SMALLEST, LARGEST = 1e-30, 1e30  # deviations that float32 holds with room to spare
 
@@ -50,6 +52,18 @@ def move_inputs(x: np.ndarray) -> Moved:
     varies = deviation > 4 * np.finfo(np.float64).eps
     moves = varies & ((size * deviation < FAR * np.abs(center)) | (size < SMALLEST) | (size > LARGEST))
     return Moved(np.where(moves, center, 0.0), np.where(moves, size * deviation, 1.0))
+
+
+def require_float32(y: np.ndarray) -> None:
+    """Refuse targets of which float32 would make zeros or infinities, as no target is scaled before.
+
+    Raises:
+        DataError: The largest target is too small or too large.
+    """
+    largest = float(np.abs(y).max(initial=0.0))
+    if largest and not SMALLEST_TARGET <= largest <= np.finfo(np.float32).max:
+        problem = ("has values of size ", Value(largest, ".3g"), ", which float32 does not hold")
+        raise DataError(problem, argument="y", fix="rescale it to between 1e-15 and 1e+15")
 
 
 def move_targets(y: np.ndarray) -> Moved:

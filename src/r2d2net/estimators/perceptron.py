@@ -31,7 +31,7 @@ from r2d2net.errors import (
     require_whole,
 )
 from r2d2net.estimators import storage
-from r2d2net.estimators.float64_units import in_users_units, move_inputs, move_targets
+from r2d2net.estimators.float64_units import in_users_units, move_inputs, move_targets, require_float32
 from r2d2net.estimators.named_settings import is_auto, prior_of, require_suitable, seed_of
 from r2d2net.estimators.number_likelihood import number_likelihood
 from r2d2net.estimators.table_inputs import TableInputs
@@ -247,6 +247,8 @@ class Perceptron:
         if self.batch_size is not None:
             require_whole("batch_size", self.batch_size)
         seed = seed_of(self.random_state) if seed is None else seed
+        if not likelihood.has_classes:
+            require_float32(y)
         moves = likelihood.standardizes and likelihood.on_network_scale() is likelihood
         inputs, targets = move_inputs(X), move_targets(y) if moves else None
 

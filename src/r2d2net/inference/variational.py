@@ -31,7 +31,7 @@ from torch import Tensor
 
 from r2d2net import devices
 from r2d2net.cache_blocks import Whole, fused
-from r2d2net.errors import require, require_whole
+from r2d2net.errors import is_number, require, require_whole
 from r2d2net.inference.adam import Step, no_moments
 from r2d2net.inference.base import Batch, DrawSource, Info, Trainer
 from r2d2net.inference.descent import (
@@ -142,7 +142,12 @@ class Variational(Training):
         if self.estimator is not None:
             require_one_of("estimator", self.estimator, ("weights", "local"))
         if self.warm_up is not None:
-            require(0 <= self.warm_up <= 1, "warm_up", self.warm_up, "use a share between 0 and 1")
+            require(
+                is_number(self.warm_up) and 0 <= self.warm_up <= 1,
+                "warm_up",
+                self.warm_up,
+                "use a share between 0 and 1",
+            )
 
     @property
     def family(self) -> Family:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from r2d2net.errors import DataError, Value, require
+from r2d2net.errors import DataError, Value, is_number, require
 from r2d2net.likelihoods.base import Likelihood, Noise, Unit, like_target, real_target, variance_over_rows
 from r2d2net.prediction import Regression
 from r2d2net.priors.base import positive_finite
@@ -42,7 +42,12 @@ class Gaussian(Likelihood[Regression]):
 
     def __post_init__(self) -> None:
         if self.noise is not None:
-            require(0 < self.noise < math.inf, "noise", self.noise, "use a positive number, or None to learn it")
+            require(
+                is_number(self.noise) and 0 < self.noise < math.inf,
+                "noise",
+                self.noise,
+                "use a positive number, or None to learn it",
+            )
 
     @property
     def learns_noise(self) -> bool:

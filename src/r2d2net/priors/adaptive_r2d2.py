@@ -25,7 +25,7 @@ import torch
 from torch import Tensor
 
 from r2d2net.distributions import standard_gamma
-from r2d2net.errors import require
+from r2d2net.errors import is_number, require
 from r2d2net.priors.base import ScaleMixturePrior, Shape, finite_square, positive_finite, require_groups
 from r2d2net.priors.collapsed_factors import CollapsedFactors
 from r2d2net.priors.global_scale_grid import GlobalScaleGrid, global_scale_grid
@@ -71,14 +71,16 @@ class AdaptiveR2D2(ScaleMixturePrior[AdaptiveR2D2Scales]):
         kappa: float | Sequence[float] | None = None,
         floor: bool = True,
     ) -> None:
+        require(isinstance(floor, (bool, int)), "floor", floor, "use True or False")
         if kappa is None:
             kappa = (1.0, 10.0, 100.0, 1e3, 1e4) if floor else (1.0,)
+        for name, given, low, high in (("a", a, 0.005, 10.0), ("kappa", kappa, 1e-6, 1e12)):
+            values = given if isinstance(given, Sequence) else (given,)
+            fits = len(values) > 0 and all(is_number(value) and low <= value <= high for value in values)
+            require(fits, name, given, f"use one or more numbers between {low:g} and {high:g}")
+            require(len(set(values)) == len(values), name, given, "use each number once")
         self.a, self.kappa = (tuple(map(float, x)) if isinstance(x, Sequence) else (float(x),) for x in (a, kappa))
         self.floor = bool(floor)
-        for name, values, low, high in (("a", self.a, 0.005, 10.0), ("kappa", self.kappa, 1e-6, 1e12)):
-            fits = len(values) > 0 and all(low <= value <= high for value in values)
-            require(fits, name, values, f"use one or more numbers between {low:g} and {high:g}")
-            require(len(set(values)) == len(values), name, values, "use each number once")
         rows = tuple(Row(a, kappa) for kappa in self.kappa for a in self.a)
         self._mixture = Mixture((Row(self.a[0], 0.0), *rows) if self.floor else rows, self.floor)
 

@@ -21,14 +21,13 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from numbers import Real
 from typing import Any, Generic, NamedTuple, Self, TypeVar
 
 import torch
 from torch import Tensor
 
 from r2d2net import devices
-from r2d2net.errors import ParameterError, Value, require
+from r2d2net.errors import ParameterError, Value, is_number, require
 
 Shape = Sequence[int]
 ScalesT = TypeVar("ScalesT", bound=NamedTuple)
@@ -441,9 +440,8 @@ def shape_parameter(argument: str, value: float) -> float:
 
 
 def _number(argument: str, value: float, low: float, high: float) -> float:
-    is_number = isinstance(value, Real) and not isinstance(value, bool)
     fix = f"use a number between {low:g} and {high:g}"
-    require(is_number and low <= float(value) <= high, argument, value, fix)
+    require(is_number(value) and low <= float(value) <= high, argument, value, fix)
     return float(value)
 
 

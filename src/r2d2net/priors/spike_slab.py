@@ -17,7 +17,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from r2d2net.errors import Argument, require
+from r2d2net.errors import Argument, is_number, require
 from r2d2net.priors.base import (
     Factors,
     ScaleMixturePrior,
@@ -52,7 +52,8 @@ class SpikeSlab(ScaleMixturePrior[SpikeSlabScales]):
     draws_scales_jointly = True
 
     def __init__(self, slab_probability: float = 0.5, slab_scale: float = 1.0, spike_scale: float = 0.1) -> None:
-        require(0 < slab_probability < 1, "slab_probability", slab_probability, "use a number in (0, 1)")
+        in_range = is_number(slab_probability) and 0 < slab_probability < 1
+        require(in_range, "slab_probability", slab_probability, "use a number in (0, 1)")
         self.slab_probability = float(slab_probability)
         self.slab_scale = scale_parameter("slab_scale", slab_scale)
         self.spike_scale = scale_parameter("spike_scale", spike_scale)

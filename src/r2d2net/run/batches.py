@@ -306,6 +306,16 @@ def _require_digits(tensor: Tensor, name: str, dtype: torch.dtype) -> None:
     if tensor.dim() not in (1, 2) or len(tensor) < 2 or torch.finfo(tensor.dtype).eps >= torch.finfo(dtype).eps:
         return
     columns = tensor.reshape(len(tensor), -1)
+    largest = columns.abs().amax(0)
+    small = (largest > 0) & (largest < torch.finfo(dtype).smallest_normal)
+    if bool(small.any()):
+        j = int(torch.nonzero(small)[0])
+        problem = (
+            f"[:, {j}] has values of size ",
+            Value(float(largest[j]), ".3g"),
+            f", which {dtype} cannot tell from 0",
+        )
+        raise DataError(problem, argument=name, fix="rescale it, or use a float64 network (net.double())")
     deviation, center = columns.std(0), columns.mean(0)
     lost = (deviation > 0) & (deviation < 100 * torch.finfo(dtype).eps * center.abs())
     if bool(lost.any()):

@@ -53,7 +53,7 @@ from r2d2net.posterior import MEMORY, Posterior
 from r2d2net.prediction import Classification, Mixture
 from r2d2net.run.batches import TensorBatches, take
 from r2d2net.run.global_generator import lent_generator
-from r2d2net.run.health_line import are_far_from_mixed, flags, is_below_constant, line, not_mixed
+from r2d2net.run.health_line import are_far_from_mixed, flags, has_run_away, is_below_constant, line, not_mixed
 from r2d2net.run.importance_check import k_hat
 from r2d2net.run.levelling import levelled_off
 from r2d2net.run.predictive_check import KEPT_ROWS, leave_one_out, p_value
@@ -65,6 +65,7 @@ FEW_ROWS, FEW_DRAWS = 64, 10  # of anything else
 WORSE, LEAST_NATS = 1.1, 0.05
 COLLAPSED, OBVIOUS, LEAST_ROWS = 0.01, 0.5, 20
 WILD = 2.0
+BY_ORDERS = 1000.0  # times the error of the best constant: training has left the data
 USELESS = 0.98
 PENALTIES = tuple(10.0**k for k in range(-3, 4))  # of ridge regression, times the mean eigenvalue of X X'
 
@@ -218,6 +219,8 @@ def warn_of(health: dict[str, Any], algorithm: str) -> None:
     """
     found = health.get("verdict")
     more = "use more epochs" if algorithm == "SVGI" else "use more epochs, or algorithm='svgi'"
+    if (health.get("error_ratio") or 0.0) > BY_ORDERS:
+        more = f"use a smaller lr, or look for extreme values; {more}"
     if found == WORSE_THAN_CONSTANT:
         how = f"its error on training rows is {health['error_ratio']:.3g} times that of the best constant"
     elif found == CONSTANT:
@@ -228,6 +231,9 @@ def warn_of(health: dict[str, Any], algorithm: str) -> None:
         how = ""
     if how:
         warnings.warn(f"the fit by {algorithm} is {found}: {how}; {more}", FitWarning, stacklevel=3)
+    elif has_run_away(health):
+        how = f"{health['noise'] / max(health['residual'], 1e-9):.3g} times its residuals"
+        warnings.warn(f"the fit by {algorithm} has noise {how}; {more}", FitWarning, stacklevel=3)
     if are_far_from_mixed(health):
         fix = _more_of(algorithm, is_linear=health.get("linear", False))
         warnings.warn(f"the fit by {algorithm}: {not_mixed(health)}; {fix}", FitWarning, stacklevel=3)

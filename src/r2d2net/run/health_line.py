@@ -35,6 +35,7 @@ NOT_MIXED, FEWEST_DRAWS = 1.2, 10.0
 FAR_FROM_MIXED, HARDLY_ANY = 1.5, 5.0  # of a warning
 WORTHLESS, LEAST_NETWORKS, MOST_SHARE = 3.0, 3.0, 0.5  # of networks with hidden layers
 TINY_NOISE, TINY_RESIDUAL = 0.03, 0.001  # of the target's deviation; noise at the floor of its prior is up to 0.02
+RUN_AWAY = 3.0  # noise in residuals
 BELOW = 0.1  # nats a row
 
 
@@ -79,6 +80,18 @@ def is_below_constant(health: dict[str, Any]) -> bool:
     """
     gain = health.get("elpd_gain")
     return gain is not None and gain < -BELOW and gain + SURE * health["elpd_gain_error"] < 0
+
+
+def has_run_away(health: dict[str, Any]) -> bool:
+    """Tell whether the noise is several times the residuals on the training rows, beyond chance.
+
+    Args:
+        health: The measures.
+    """
+    noise, residual, chance = (health.get(name) for name in ("noise", "residual", "p_value"))
+    if noise is None or residual is None or chance is None:
+        return False
+    return chance > 1 - UNLIKELY and noise > max(RUN_AWAY * residual, TINY_NOISE)
 
 
 def _exceeds(health: dict[str, Any], largest: float, fewest: float) -> bool:

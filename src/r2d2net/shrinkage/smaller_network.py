@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import json
 import statistics
 import time
 from collections.abc import Sequence
@@ -17,18 +16,21 @@ from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from r2d2net.errors import CheckpointError, require_whole
-from r2d2net.files import write_json
+from r2d2net.manifest import opened, replacing
 from r2d2net.model import require_module
 from r2d2net.nets.selected_linear import SelectedLinear
 from r2d2net.notebook_tables import html_table
-from r2d2net.posterior import Posterior, load
+from r2d2net.posterior import FILE as POSTERIOR
+from r2d2net.posterior import Posterior, load_saved, read_saved
 from r2d2net.prediction import PredictionT
 from r2d2net.run.batches import take
+from r2d2net.saved_json import Each, Whole
 from r2d2net.shrinkage.pruned import prunable
 from r2d2net.shrinkage.unit_cut import Kept, Selection, cut_network
-from r2d2net.specification import reading
+from r2d2net.specification import reading, require_classes
 
 FILE = "smaller.json"
+SCHEMA = {"shapes": Each([Whole()]), "selected": Each(Whole())}
 REPEATS = 30  # of a forward pass that is timed
 
 
@@ -130,13 +132,14 @@ class SmallerNetwork(Generic[PredictionT]):
         Returns:
             Path of the posterior's file.
         """
-        path = self.posterior.save(folder)
         tensors = {**dict(self.net.named_parameters()), **dict(self.net.named_buffers())}
         selected = {n: m.inputs for n, m in self.net.named_modules() if isinstance(m, SelectedLinear)}
         shapes = {name: list(tensor.shape) for name, tensor in tensors.items()}
         content = {"shapes": shapes, "selected": selected, "layers": [list(row) for row in self.layers]}
-        write_json(Path(folder) / FILE, content)
-        return path
+        with replacing(Path(folder)) as staging:
+            self.posterior.stage(staging)
+            staging.json(FILE, content)
+        return Path(folder) / POSTERIOR
 
 
 def plain_network(posterior: Posterior[Any]) -> nn.Module:
@@ -168,16 +171,17 @@ def load_smaller(folder: str | Path, net: nn.Module, *, classes: Sequence[type] 
         CheckpointError: If the folder holds no complete run, or one of another network.
     """
     require_module(net)
+    require_classes(classes)
     path = Path(folder) / FILE
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        fix = "give a folder written by SmallerNetwork.save"
-        raise CheckpointError("is not there", value=path, fix=fix) from error
-    except ValueError as error:
-        raise CheckpointError("is damaged", value=path, fix="save the network again") from error
+    with opened(Path(folder)) as parts:
+        if not parts.has(FILE) and not path.exists():
+            raise CheckpointError("is not there", value=path, fix="give a folder written by SmallerNetwork.save")
+        content, saved = parts.json(FILE, SCHEMA), read_saved(parts)
+    held = sum(tensor.numel() for tensor in saved.tensors.values())
+    if any(shape[0] > held for name, shape in content["shapes"].items() if name.endswith("kept") and shape):
+        raise CheckpointError("has a network larger than the posterior beside it", value=path, fix="save it again")
     with reading(path):
-        return load(folder, like_saved(net, content["shapes"], content["selected"], path), classes=classes)
+        return load_saved(saved, like_saved(net, content["shapes"], content["selected"], path), classes)
 
 
 def like_saved(net: nn.Module, shapes: dict[str, list[int]], selected: dict[str, int], path: Path) -> nn.Module:

@@ -37,6 +37,12 @@ Level = Annotated[
 Draws = Annotated[
     int | None, typer.Option(help="Networks drawn from the posterior; by default the run's, 100.", show_default=False)
 ]
+SAFE_CSV = typer.Option(
+    "--safe-csv",
+    help="Put an apostrophe before texts in CSV that spreadsheets take for formulas (= + - @ at the start).",
+    show_default=False,
+)
+SafeCsv = Annotated[bool, SAFE_CSV]
 STDOUT = ("/dev/stdout", "/dev/fd/1", "/proc/self/fd/1")  # what is printed there without -o, too
 SEVERAL = ", by commas; may be given several times."
 
@@ -164,6 +170,7 @@ def fit(
         ),
     ] = None,
     seed: Annotated[int | None, _text("Seed of split, training and draws (0).")] = None,
+    safe_csv: Annotated[bool | None, SAFE_CSV] = None,
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -237,6 +244,7 @@ def predict(
     keep: Annotated[list[str] | None, _text(f"Columns to copy beside the predictions{SEVERAL}")] = None,
     draws: Draws = None,
     seed: Seed = None,
+    safe_csv: SafeCsv = False,
     json: Annotated[
         bool, typer.Option("--json", help="A JSON document a row, or with -o one of counts; notes on standard error.")
     ] = False,
@@ -270,6 +278,7 @@ def predict(
             out,
             sys.stdout,
             form="lines" if json else "csv",
+            safe=safe_csv,
             level=level,
             keep=tuple(keep or ()),
             draws=draws,

@@ -32,6 +32,8 @@ SEPARATORS = (",", ";", "\t", "|")
 LINES = 50  # of a file's beginning, by which its separator is found
 BLOCK_ROWS = 100_000  # read at a time
 LONGEST_FIELD = 2**31 - 1  # characters
+MOST_LINE = 1 << 26  # bytes
+MOST_UNPACKED = 1 << 33  # bytes of a packed file; of one that is not packed its own size
 PIECE = 1 << 20  # bytes read at a time to tell the encoding
 WINDOWS = "cp1252"
 CONTROL = re.compile(rb"[\x00-\x08\x0e-\x1f\x7f\x81\x8d\x8f\x90\x9d]")  # no signs of such a text
@@ -86,7 +88,11 @@ def read_blocks(path: Path, rows: int) -> Iterator[pd.DataFrame]:
     _require_file(path)
     require_parquet(path)
     with _one_line(path):
-        yield from _parquet_blocks(path, rows) if is_parquet(path) else _csv_blocks(path, rows)
+        if is_parquet(path):
+            yield from _parquet_blocks(path, rows)
+        else:
+            _require_lines(path)
+            yield from _csv_blocks(path, rows)
 
 
 def separator_of(path: Path) -> str:
@@ -157,6 +163,35 @@ def _detect_encoding(path: Path, size: int, changed: int) -> str:
             file.seek(0)
             return WINDOWS if all(_is_windows(piece) for piece in iter(lambda: file.read(PIECE), b"")) else "utf-8-sig"
     return "utf-8-sig"
+
+
+def _require_lines(path: Path) -> None:
+    """Refuse a file that no memory holds: a line of gigabytes, or a packed file of a few MB that unpacks to many GB."""
+    stat = path.stat()
+    problem, fix = _find_size_problem(path, stat.st_size, stat.st_mtime_ns)
+    if problem:
+        raise DataError(problem, value=path, fix=fix)
+
+
+@lru_cache(maxsize=16)
+def _find_size_problem(path: Path, size: int, changed: int) -> tuple[str, str]:
+    from pandas.io.common import get_handle
+
+    with get_handle(path, "rb", compression="infer", is_text=False) as unpacked:
+        line = whole = 0
+        while piece := unpacked.handle.read(PIECE):
+            assert isinstance(piece, bytes)
+            whole += len(piece)
+            last = piece.rfind(b"\n")
+            line = line + len(piece) if last < 0 else len(piece) - last - 1
+            if line > MOST_LINE:
+                return (
+                    f"has a line of more than {MOST_LINE >> 20} MB",
+                    "it is no table, or its lines end in another way",
+                )
+            if whole > max(size, MOST_UNPACKED):
+                return f"unpacks to more than {MOST_UNPACKED >> 30} GB", "unpack it, and give a part of its rows"
+    return "", ""
 
 
 def _is_windows(piece: bytes) -> bool:

@@ -11,7 +11,7 @@ import shutil
 import time
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +45,7 @@ from r2d2net.tables.file_reader import digest
 from r2d2net.tables.novelty import FEWEST, Novelty, is_unlike, learn_novelty
 from r2d2net.tables.pair_effects import pair_effects_of
 from r2d2net.tables.prediction_columns import NUMBER_COLUMNS, prediction_columns
+from r2d2net.tables.prediction_writer import escaped
 from r2d2net.tables.pruning import WHOLE, prune_model
 from r2d2net.tables.row_checks import FILE as CHECKS
 from r2d2net.tables.row_checks import checks_of
@@ -53,7 +54,7 @@ from r2d2net.tables.selecting import selected_columns
 from r2d2net.tables.settings import Settings
 from r2d2net.tables.table_models import TableClassifier, TableRegressor, fit_model, model_for
 from r2d2net.tables.target_scores import TargetScores, baselines_of
-from r2d2net.tables.terminal_output import progress_bar
+from r2d2net.tables.terminal_output import note_if_slow, progress_bar
 from r2d2net.tables.training_table import TrainingTable, read_training_table
 from r2d2net.tables.validation import (
     require_likelihood,
@@ -65,6 +66,7 @@ from r2d2net.tables.validation import (
 from r2d2net.tables.verdict import CONSTANT, judge
 
 Say = Callable[[str], None]
+LARGE_FILE = 1 << 18  # bytes from which reading and fitting may take a while
 FEW = 5  # inputs that do not count as many
 ANEW = ("fit anew with ", Argument("overwrite"))
 AFTER_DIVERGENCE = (
@@ -97,7 +99,8 @@ def fit_table(data: Path, folder: Path, settings: Settings, *, overwrite: bool, 
     require_free(folder)
     run_folder.require_new(folder, overwrite=overwrite)
     require_no_spreadsheet(data)
-    table = read_training_table(data, settings)
+    with _said(say, data, f"reading {data.name} ..."):
+        table = read_training_table(data, settings)
     require_suitable(settings, table.task)
     if table.task.is_regression:
         for part in table.each:
@@ -175,6 +178,12 @@ def _resume(content: dict[str, Any], folder: Path, data: Path | None, verbose: b
     return True
 
 
+def _said(say: Say, data: Path, line: str) -> AbstractContextManager[None]:
+    """Say what is being done if it takes longer than a moment; of small files it does not."""
+    is_large = data.is_file() and data.stat().st_size >= LARGE_FILE
+    return note_if_slow(say, line) if is_large else nullcontext()
+
+
 @contextmanager
 def _going_on(folder: Path) -> Iterator[None]:
     """Tell the user how to continue after an interruption or a full disk, and what to change after a divergence."""
@@ -210,12 +219,16 @@ def _fit(
     with one_thread(), warnings.catch_warnings():
         warnings.simplefilter("ignore", FitWarning)  # what it says is in the line on the posterior's health
         estimator = _estimator(table, settings, verbose)
-        fit_model(estimator, table, folder / (WHOLE if settings.prune else run_folder.MODEL), begun)
+        data = Path(str(content["data"].get("path")))
+        inputs_of_net = counted(table.x.shape[1], "input")
+        with _said(say, data, f"fitting {counted(len(table.x), 'row')} of {inputs_of_net} ..."):
+            fit_model(estimator, table, folder / (WHOLE if settings.prune else run_folder.MODEL), begun)
         pruned = prune_model(estimator, table) if settings.prune else None
         estimator.save(folder / run_folder.MODEL, relevance=False)  # that of whole columns follows
         novelty = learn_novelty(table.x, settings.seed)
         novelty.save(folder)
-        with progress_bar("inputs", verbose=verbose) as progress:
+        ranking = f"ranking {counted(len(table.columns.used), 'column')} ..."
+        with _said(say, data, ranking), progress_bar("inputs", verbose=verbose) as progress:
             inputs = relevance_of(estimator.posterior_, table.x, table.columns, settings, progress)
         save_background(folder, learn_background(table.x, table.columns.groups, settings.seed))
         with progress_bar("effects", verbose=verbose) as progress:
@@ -458,7 +471,7 @@ def _test(
     rows.insert(0, "observed", truth)
     rows.insert(0, "row", table.test_rows + 1)
     with replace_when_written(folder / run_folder.TESTED) as partial:
-        rows.to_csv(partial, index=False)
+        (escaped(rows) if settings.safe_csv else rows).to_csv(partial, index=False)
     others, notes = fit_baselines(table, settings.seed) if settings.baselines else ({}, [])
     metrics = {
         **scored.metrics(baseline, settings.level),
@@ -487,7 +500,7 @@ def _test_several(
         rows.insert(len(NUMBER_COLUMNS) * j + j, f"{name}_observed", table.y_test[:, j])
     rows.insert(0, "row", table.test_rows + 1)
     with replace_when_written(folder / run_folder.TESTED) as partial:
-        rows.to_csv(partial, index=False)
+        (escaped(rows) if settings.safe_csv else rows).to_csv(partial, index=False)
     found = [fit_baselines(part, settings.seed) for part in table.each] if settings.baselines else []
     others = [predicted for predicted, _ in found]
     metrics = {

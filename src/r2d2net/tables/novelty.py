@@ -102,7 +102,11 @@ class Novelty:
         try:
             novelty = cls(**{name: tensor.numpy() for name, tensor in tensors.items()})
             fits = novelty.center.shape == (inputs,) and novelty.whitener.shape == (inputs, inputs)
-            ascending = novelty.distances.ndim == 1 and bool((np.diff(novelty.distances) >= 0).all())
+            ascending = (
+                novelty.distances.ndim == 1
+                and len(novelty.distances) > 0
+                and bool((np.diff(novelty.distances) >= 0).all())
+            )
             are_numbers = all(values.dtype == np.float64 for values in vars(novelty).values())
         except (TypeError, AttributeError) as error:
             raise CheckpointError(f"is not of this version of r2d2net: {error}", value=path) from error

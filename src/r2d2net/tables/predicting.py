@@ -44,6 +44,7 @@ def predict_file(
     stdout: IO[str],
     *,
     form: str = "csv",
+    safe: bool = False,
     level: float | None = None,
     keep: tuple[str, ...] = (),
     draws: int | None = None,
@@ -60,6 +61,7 @@ def predict_file(
         out: CSV or Parquet file to write; None for standard output.
         stdout: Standard output.
         form: "csv" or JSON "lines", for standard output.
+        safe: Whether texts in CSV are escaped that spreadsheets would take for formulas.
         level: Level of the intervals; by default the run's.
         keep: Columns to copy beside the predictions.
         draws: Networks drawn from the posterior; by default the run's number.
@@ -78,7 +80,7 @@ def predict_file(
     require_no_spreadsheet(data)
     summary = Summary()
     kept: list[str] = []
-    with prediction_writer(out, stdout, form, data) as write:
+    with prediction_writer(out, stdout, form, data, safe=safe) as write:
         for block in read_blocks(data, run.block_rows(draws)):
             if summary.rows == 0:
                 summary.extra, kept = _checked(run, data, [str(name) for name in block.columns], keep)

@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
+FORMULA = ("=", "+", "-", "@", "\t", "\r")  # how texts begin that spreadsheets take for formulas
+
+
 class Write(Protocol):
     """Writes one block: columns that are copied, and predictions."""
 
@@ -32,7 +35,9 @@ class Write(Protocol):
 
 
 @contextmanager
-def prediction_writer(out: Path | None, stdout: IO[str], form: str, source: Path) -> Iterator[Write]:
+def prediction_writer(
+    out: Path | None, stdout: IO[str], form: str, source: Path, *, safe: bool = False
+) -> Iterator[Write]:
     """Open the place where predictions are written, block by block.
 
     Args:
@@ -40,6 +45,7 @@ def prediction_writer(out: Path | None, stdout: IO[str], form: str, source: Path
         stdout: Standard output.
         form: "csv" or JSON "lines", for standard output.
         source: The file of the rows, whose types copied columns keep in Parquet.
+        safe: Whether texts in CSV are escaped that spreadsheets would take for formulas (see `escaped`).
 
     Yields:
         A function that writes the copied columns and the predictions of a block.
@@ -48,7 +54,7 @@ def prediction_writer(out: Path | None, stdout: IO[str], form: str, source: Path
         ParameterError: Nothing can be written under this name.
     """
     if out is None:
-        with _spooled(form) as (spool, write):
+        with _spooled(form, safe) as (spool, write):
             yield write
             shutil.copyfileobj(_from_start(spool), stdout)
         return
@@ -62,7 +68,7 @@ def prediction_writer(out: Path | None, stdout: IO[str], form: str, source: Path
         if is_parquet(out):
             problem = "is a pipe or a device, and Parquet needs a file"
             raise ParameterError(problem, argument="out", value=out, fix="use CSV or another name")
-        with _spooled("csv") as (spool, write):
+        with _spooled("csv", safe) as (spool, write):
             yield write
             with open(os.open(out, os.O_WRONLY | os.O_APPEND), "w", encoding="utf-8", newline="") as stream:
                 shutil.copyfileobj(_from_start(spool), stream)
@@ -74,7 +80,7 @@ def prediction_writer(out: Path | None, stdout: IO[str], form: str, source: Path
                 yield write
         else:
             with open(partial, "w", encoding="utf-8", newline="") as file:
-                yield _csv(file)
+                yield _csv(file, safe)
 
 
 def copied(column: pd.Series) -> pd.Series:
@@ -103,10 +109,10 @@ def _plain(value: Any) -> Any:
 
 
 @contextmanager
-def _spooled(form: str) -> Iterator[tuple[IO[str], Write]]:
+def _spooled(form: str, safe: bool) -> Iterator[tuple[IO[str], Write]]:
     """Open a temporary file and a writer to it."""
     with tempfile.TemporaryFile("w+", encoding="utf-8", newline="") as spool:
-        yield spool, _json_lines(spool) if form == "lines" else _csv(spool)
+        yield spool, _json_lines(spool) if form == "lines" else _csv(spool, safe)
 
 
 def _from_start(spool: IO[str]) -> IO[str]:
@@ -122,9 +128,43 @@ def _beside(kept: pd.DataFrame, rows: pd.DataFrame) -> pd.DataFrame:
     return pd.concat([pd.DataFrame(columns, index=rows.index), rows], axis=1)
 
 
-def _csv(file: IO[str]) -> Write:
+def escaped(table: pd.DataFrame) -> pd.DataFrame:
+    """Put an apostrophe before texts that spreadsheets take for formulas, in cells and names of columns.
+
+    Classes and copied cells are texts of whoever wrote the table: opened in a spreadsheet, one that begins with =, +, -
+    or @ is a formula, which may send the other cells away. Numbers stay as they are.
+
+    Args:
+        table: The table.
+
+    Returns:
+        The table with such texts escaped.
+
+    >>> import pandas as pd
+    >>> escaped(pd.DataFrame({"class": ["=1+1", "-3.5", "a"], "=x": [-1.0, 2.0, 3.0]})).to_dict("list")
+    {'class': ["'=1+1", '-3.5', 'a'], "'=x": [-1.0, 2.0, 3.0]}
+    """
+    texts = [place for place in range(table.shape[1]) if table.dtypes.iloc[place].kind not in "biufc"]
+    safe = table.copy()
+    for place in texts:
+        safe.isetitem(place, [_escaped(cell) for cell in table.iloc[:, place].tolist()])
+    safe.columns = [_escaped(name) for name in table.columns]
+    return safe
+
+
+def _escaped(cell: Any) -> Any:
+    if not isinstance(cell, str) or not cell.lstrip().startswith(FORMULA):
+        return cell
+    try:
+        float(cell)
+    except ValueError:
+        return f"'{cell}"
+    return cell
+
+
+def _csv(file: IO[str], safe: bool = False) -> Write:
     def write(kept: pd.DataFrame, rows: pd.DataFrame) -> None:
-        block = _beside(kept, rows)
+        block = escaped(_beside(kept, rows)) if safe else _beside(kept, rows)
         block.to_csv(file, index=False, header=file.tell() == 0, lineterminator="\n", float_format="%.7g")
 
     return write

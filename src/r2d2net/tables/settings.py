@@ -28,6 +28,7 @@ LATER = {  # what runs of older versions do not have
     "split_column": None,
     "stacked": False,
     "baselines": True,
+    "safe_csv": False,
     "likelihood": "gaussian",
     "calibrate": False,
     "ordinal": (),
@@ -71,6 +72,7 @@ class Settings:
     dates: str = "auto"
     seed: int = 0
     baselines: bool = True
+    safe_csv: bool = False
     likelihood: str = "auto"
     calibrate: bool = True
     ordinal: tuple[str, ...] = ()
@@ -323,6 +325,7 @@ PARSERS: dict[str, Parse] = {
     "dates": _choice("auto", "day", "month"),
     "seed": _whole(0, LARGEST_SEED),
     "baselines": _truth,
+    "safe_csv": _truth,
     "likelihood": _choice(AUTO, *NUMBERS),
     "calibrate": _truth,
     "ordinal": _levels,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -28,6 +29,24 @@ def note_printer(quiet: bool) -> Any:
         return lambda line: None
     console = Console(stderr=True)
     return lambda line: console.print(Text(line), soft_wrap=True)
+
+
+@contextmanager
+def note_if_slow(say: Callable[[str], None], line: str, seconds: float = 2.0) -> Iterator[None]:
+    """Print a line if what is done takes longer than a moment.
+
+    Args:
+        say: Prints a line.
+        line: The line.
+        seconds: The moment.
+    """
+    timer = threading.Timer(seconds, say, (line,))
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 @contextmanager
