@@ -7,6 +7,7 @@ from r2d2net.errors import CheckpointError, DataError, DivergenceError, Paramete
 
 if TYPE_CHECKING:
     from r2d2net import (
+        adapters,
         callbacks,
         data,
         diagnostics,
@@ -50,6 +51,7 @@ __all__ = [
     "RankError",
     "Regression",
     "__version__",
+    "adapters",
     "callbacks",
     "combine",
     "compare",

@@ -222,6 +222,16 @@ class BayesianModel(Generic[PredictionT]):
         return _input_weights(self.net)
 
     @property
+    def has_attention(self) -> bool:
+        """Whether a module that is trained is one of attention: its class says so, by its name or ``has_attention``."""
+        learnt = {id(self.net.get_parameter(slot.name)) for slot in (*self.bayesian, *self.fixed)}
+        return any(
+            any(id(parameter) in learnt for parameter in module.parameters())
+            for module in self.net.modules()
+            if "attention" in type(module).__name__.lower() or getattr(module, "has_attention", False) is True
+        )
+
+    @property
     def is_linear(self) -> bool:
         """Whether the network is one Linear layer, apart from layers that only reshape or drop."""
         inner = [module for module in self.net.modules() if type(module) not in (nn.Sequential, MLP)]

@@ -166,3 +166,13 @@ def test_graphs_of_torch_geometric():
     items = [geometric.data.Data(x=g.x, edge_index=g.edge_index, y=c[None]) for g, c in zip(graphs, y, strict=True)]
     given = fit(loader.DataLoader(items, batch_size=8), epochs=2)
     assert torch.equal(given.mean(), fit((GraphSet(graphs), y), epochs=2, batch_size=8).mean())
+
+
+@pytest.mark.slow
+def test_the_default_for_few_nodes_is_what_auto_chooses():
+    posterior = rn.fit(model(), NODES, patience=None, validation=None, jobs=1, verbose=False)
+    assert posterior.settings["algorithm"]["type"] == "MCLMC"
+    assert "MCLMC: 32 rows" in posterior.settings["chosen"]
+    assert rn.fit(model(), NODES, batch_size=16, verbose=False).settings["algorithm"]["type"] == "SVGI"
+    test = posterior.predict((DRAWN.graph, DRAWN.test))
+    assert rn.metrics.accuracy(DRAWN.y[DRAWN.test], test.probs) > 0.8

@@ -31,6 +31,7 @@ RISE_SHARE = 0.05  # of the steps, over which the step size rises: Adam's first 
 LARGEST_STEP, SHORT_RUN = 0.3, 800  # largest step size, in units of He's deviation, of runs of so many steps or fewer
 REENTRANT = "use_reentrant=True"  # in torch's message of reentrant checkpointing
 ResultT = TypeVar("ResultT")
+ATTENTION_STEP = 0.03  # largest step size of networks with attention, which larger ones turn into constants
 NO_BFLOAT16 = ("not implemented for 'BFloat16'", "could not create a primitive")  # how torch says that it cannot
 
 
@@ -44,7 +45,7 @@ class Training(Method):
     Args:
         lr: Adam's largest step size for the weights and deterministic parameters, reached after 5% of the steps, as a
             share of He's sqrt(2 / fan-in): a wide layer takes small steps. None decides by the length of the run: 0.3
-            up to 800 steps, and less in longer ones as steps^(-3/4).
+            up to 800 steps, and less in longer ones as steps^(-3/4); at most 0.03 for networks with attention.
         step_unit: "he", or "one" for steps of the same size in every layer, as Adam takes them elsewhere; give an lr
             then.
         schedule: "cosine" lets the step size fall to zero over the run, "constant" keeps it.
@@ -121,7 +122,9 @@ class Descent:
         if settings.lr is not None:
             self.largest_step = settings.lr
         else:
-            self.largest_step = default_step(steps) if default_lr is None else default_lr
+            own = default_step(steps)
+            own = min(own, ATTENTION_STEP) if model.has_attention else own
+            self.largest_step = own if default_lr is None else default_lr
         self.own_schedule: Callable[[int], float] | None = None
         self.blocks = Blocks(spans_of(model.bayesian), self.step_unit())
         self.fixed_blocks = Blocks(spans_of(model.fixed), self.fixed_step_unit())

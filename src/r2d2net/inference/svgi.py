@@ -23,6 +23,7 @@ from r2d2net.priors import R2D2
 
 FEW_ROWS, WEIGHTS_PER_ROW = 1000, 5  # at most so many rows, and at least so many weights for each: rows are few
 SHARE_OF_SWEEP = 0.1  # of the running mean, where rows are few
+SHARE_WITH_ATTENTION = 0.02  # the same in networks with attention
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,8 +32,8 @@ class SVGI(Variational):
 
     Args:
         averaging: Weight of a sweep in the running mean of the prior precisions, in (0, 1]; at 1 the last draw stands
-            alone, as in the paper. None takes 0.1 with at most 1,000 rows and at least 5 weights for each of them,
-            where these have R2D2 priors and ``variance="free"``; else 1.
+            alone, as in the paper. None takes 0.1 (0.02 for networks with attention) with at most 1,000 rows and at
+            least 5 weights for each of them, where these have R2D2 priors and ``variance="free"``; else 1.
     """
 
     averaging: float | None = None
@@ -54,7 +55,8 @@ class SVGI(Variational):
         """
         if self.averaging is not None:
             return self.averaging
-        return SHARE_OF_SWEEP if self.variance == "free" and averages(model, n) else 1.0
+        share = SHARE_WITH_ATTENTION if model.has_attention else SHARE_OF_SWEEP
+        return share if self.variance == "free" and averages(model, n) else 1.0
 
     def build(self, model: BayesianModel[Any], *, n: int, steps: int) -> MeanField:
         update = GibbsUpdate(self.compile is True, averaging=self.averaging_of(model, n))

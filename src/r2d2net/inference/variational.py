@@ -66,6 +66,8 @@ from r2d2net.ranks import RowSplit
 
 WARM_UP = 0.6  # share of the steps
 LARGE = 1 << 20  # weights, from which deviations are computed twice in a step and not kept: a float a weight less
+ATTENTION_WARM_UP = 1.0  # the same of networks with attention, which are constant for many steps at first
+ATTENTION_SHARE = 0.1  # of the initial deviation, in networks with attention
 RHO_SHARE = 1 / 3  # step size of rho as a share of that of the means
 
 
@@ -108,8 +110,10 @@ class Variational(Training):
     Args:
         lr_rho: Largest step size for rho; by default a third of lr (SVI and Radial: a twentieth).
         variance: "free" or "scaled" (see the module's docstring).
-        initial_scale: s at the start, as a share of He's sqrt(2 / fan-in).
-        warm_up: Share of the steps over which the KL's weight rises from 0 to 1; None takes 0.6, however few the rows.
+        initial_scale: s at the start, as a share of He's sqrt(2 / fan-in); networks with attention start at a tenth of
+            it, since noise in many layers of one width adds up.
+        warm_up: Share of the steps over which the KL's weight rises from 0 to 1; None takes 0.6, however few the rows,
+            and 1 for networks with attention.
             Without it a network of few rows is shrunk to a constant before the likelihood is heard, and stays there:
             see `results/benchmarks/few-rows.json`.
         draws: Weight draws averaged in each step.
@@ -197,7 +201,8 @@ class MeanField(Trainer[VariationalState]):
         self.blocks = Whole(self.descent.step_unit()) if settings.compile is True else self.descent.blocks
         local = is_cheap_for(model) if settings.estimator is None else settings.estimator == "local"
         self.local = LocalReparametrization(model) if local else None
-        self.warm_up = WARM_UP if settings.warm_up is None else settings.warm_up
+        rising = ATTENTION_WARM_UP if model.has_attention else WARM_UP
+        self.warm_up = rising if settings.warm_up is None else settings.warm_up
         is_plain = settings.draws == 1 and not settings.compile
         self.joint: JointStep | None = joint_step_of(model, self.descent) if is_plain else None
         self.rows = Rows()
@@ -221,7 +226,8 @@ class MeanField(Trainer[VariationalState]):
             noise=model.likelihood.init(y, unit),
             buffers=model.buffers(),
         )
-        start = model.he_scale().mul_(self.settings.initial_scale)
+        share = self.settings.initial_scale * (ATTENTION_SHARE if model.has_attention else 1)
+        start = model.he_scale().mul_(share)
         if self.scales.update.needs_draw:
             known = Known(off_zero(model, mean, start, generator))
         else:

@@ -21,6 +21,8 @@ from r2d2net.nets.image_sizes import require_image
 class Block(nn.Module):
     """Attention and a two-layer perceptron, each on normalised input and added to it."""
 
+    has_attention = True  # by which step sizes are chosen
+
     def __init__(self, width: int, heads: int, hidden: int) -> None:
         super().__init__()
         self.heads = heads

@@ -80,7 +80,9 @@ def choose(model: BayesianModel[Any], data: Any, *, batch_size: int | None, pati
         outputs, p = model.net.linear.weight.shape
         if p > n and linear_is_affordable(n, p, outputs, has_classes=False) and _suits(LinearFirst(), model, n):
             return Choice(LinearFirst(), f"LinearFirst: a linear path, {n} rows of {p} inputs")
-    if n * model.size * _uses(model, data[0]) <= LARGEST_GRADIENT and _suits(MCLMC(), model, n):
+    whole = model.context is not None and model.context.whole_pass
+    passed = len(model.context) if whole and model.context is not None else n * _uses(model, data[0])
+    if passed * model.size <= LARGEST_GRADIENT and _suits(MCLMC(), model, n):
         return Choice(MCLMC(), f"MCLMC: {n} rows, {model.size} weights")
     return Choice(SVGI(), f"SVGI: {n} rows, {model.size} weights")
 

@@ -23,7 +23,7 @@ from r2d2net.priors import R2D2
 from r2d2net.ranks import ALONE, ranks_of_world
 from r2d2net.run.carrying_on import next_posterior
 from r2d2net.run.choice import choose, epochs_for
-from r2d2net.run.graph_rows import in_context
+from r2d2net.run.graph_rows import in_context, rows_are_nodes
 from r2d2net.run.health import warn_of
 from r2d2net.run.more_epochs import digest_of, method_of, state_of
 from r2d2net.run.on_ranks import draws_of, require_same_settings
@@ -77,9 +77,10 @@ def fit(
             or (graphs, y) (see `r2d2net.graphs`), or the same of torch_geometric: a Data with a train_mask, or a list,
             Dataset or DataLoader of graphs with targets.
         algorithm: Inference algorithm: an object of `r2d2net.inference`, such as ``SGLD(lr=0.01)``, or a name, such as
-            "sgld", for the default settings. SVGI by default. "auto" chooses: LinearGibbs for one linear layer,
-            LinearFirst for a linear path on a wide table, MCLMC for small networks and tables, else SVGI (see
-            `run.choice`); ``posterior.settings["chosen"]`` says why.
+            "sgld", for the default settings. SVGI by default; where rows are nodes of a graph, and no ``epochs`` are
+            given, "auto". "auto" chooses: LinearGibbs for one linear layer, LinearFirst for a linear path on a wide
+            table, MCLMC for small networks and tables, else SVGI (see `run.choice`); ``posterior.settings["chosen"]``
+            says why.
         epochs: Passes over the data; for algorithms that see all rows at once, what they call an epoch. By default 100,
             or what suits the algorithm: HMC 300, LinearGibbs up to 1,000, MCLMC 25 to 45; 1,000 where rows are nodes of
             a graph, of which a step sees all. Where "auto" chose it SVGI takes about 1,000 steps, and LinearGibbs fewer
@@ -147,6 +148,8 @@ def fit(
     require(rank_draws in (None, "shared", "per-rank"), "rank_draws", rank_draws, "use 'shared' or 'per-rank'")
     model, data, validation, batch_size = in_context(model, data, validation, batch_size, standardize)
     automatic = isinstance(algorithm, str) and algorithm.lower() == "auto"
+    if algorithm is None and epochs is None and rows_are_nodes(model):
+        automatic = True
     watching = Callbacks(callbacks)
     if isinstance(prior, Posterior):
         others = {

@@ -56,6 +56,11 @@ def in_context(
     return model.on(context.standardized() if standardize else context), (rows, y), validation, batch_size
 
 
+def rows_are_nodes(model: object) -> bool:
+    """Tell whether a model's rows are nodes of a graph, of which a pass has all."""
+    return isinstance(model, BayesianModel) and model.context is not None and model.context.whole_pass
+
+
 def _rows_and_targets(data: Any, name: str) -> tuple[Context, Tensor, Any] | None:
     """Return the context, numbers of its rows and their targets; None if the data are not of graphs."""
     if _is_graph(data):

@@ -121,7 +121,9 @@ def prepare(
         units = units._replace(y=units.y._replace(most=scaled.amax(0)))
     seen = units.targets(scaled)
     whole = model.context is not None and model.context.whole_pass
-    default = len(y) if whole else default_batch_size(len(y))  # a pass over a graph costs the same for any of its nodes
+    default = (
+        len(y) if whole else rows_of_step(model, len(y))
+    )  # a pass over a graph costs the same for any of its nodes
     rows = min(len(y), default if batch_size is None else batch_size)
     batches = TensorBatches(units.inputs(x), seen, rows, seed)
     digest = data_digest(x, y, held, weights)
@@ -164,7 +166,7 @@ def _prepare_stream(
     def batches(prepare: Prepare, joins: bool = False) -> LoaderBatches | DatasetBatches:
         if isinstance(data, DataLoader):
             return LoaderBatches(data, count, seed, prepare, joins)
-        return DatasetBatches(data, min(count, batch_size or default_batch_size(count)), seed, prepare)
+        return DatasetBatches(data, min(count, batch_size or rows_of_step(model, count)), seed, prepare)
 
     unnamed = next(batches(lambda batch: batch).epoch(0), None)
     if unnamed is None:
@@ -218,6 +220,20 @@ def _prepare_stream(
 def named_inputs(model: BayesianModel[Any], x: Any) -> BayesianModel[Any]:
     """Return the model with the names of its inputs, where data have them and the user did not say."""
     return model.with_inputs(tuple(x)) if isinstance(x, Mapping) and model.inputs is None else model
+
+
+def rows_of_step(model: BayesianModel[Any], n: int) -> int:
+    """Return the rows of a step where the user names none; networks with attention take small steps, and more of them.
+
+    Args:
+        model: The model.
+        n: Number of training rows.
+
+    Returns:
+        `default_batch_size`, but at least 32 rows in place of 128 for networks with attention.
+    """
+    rows = default_batch_size(n)
+    return max(32, 2 ** round(math.log2(n / 32))) if rows == 128 < n and model.has_attention else rows
 
 
 def needs_rows(model: BayesianModel[Any], x: Any) -> bool:
