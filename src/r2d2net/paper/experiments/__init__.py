@@ -28,6 +28,7 @@ TITLES = {
     "learning-curves": "training and validation loss of the BNN designs by epoch, LeNet on CIFAR-10",
     "complexity": "parameters of the networks, and what each design stores and costs",
     "regimes": "every prior on sparse, big, dense and nonlinear truths (ours; the paper has none)",
+    "pruning": "smaller networks by zeros and by units, under each prior (ours; the paper has none)",
     "uci": "error and log density on UCI regressions (ours; the paper has none)",
 }
 DECLARATIONS = {  # module and variable, where they are not the name's own module and ARTEFACT

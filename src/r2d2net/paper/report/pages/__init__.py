@@ -17,6 +17,7 @@ from r2d2net.paper.report.pages import (
     out_of_distribution,
     prediction_bands,
     prior_shapes,
+    pruning,
     regimes,
     simulation,
     uci,
@@ -52,5 +53,6 @@ PAGES: dict[str, Page] = {
     "learning-curves": Page(learning_curves.text, learning_curves.draw),
     "complexity": Page(complexity.text, complexity.draw),
     "regimes": Page(regimes.text),
+    "pruning": Page(pruning.text),
     "uci": Page(uci.text),
 }
