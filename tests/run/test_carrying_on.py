@@ -77,8 +77,11 @@ def test_refusals_are_one_line() -> None:
     first = rn.fit(model, data, epochs=2, verbose=False)
     chains = rn.fit(model, data, rn.inference.SGLD(), epochs=4, verbose=False)
     other = rn.BayesianModel(rn.nets.mlp(6, [], 1), rn.priors.Horseshoe())
+    method = rn.inference.SVGI()
+    own = rn.Posterior.of(first.source, method, n=60, steps=2)
     wrong: list[tuple[str, Any, dict[str, Any]]] = [
         ("start=.* is of other data", (X[:50], LINEAR[:50]), {"start": first}),
+        ("start=.* is of a loop of your own", data, {"start": own}),
         ("start=3 is no posterior", data, {"start": 3}),
         ("start=.* is not of a run that can go on", data, {"start": chains}),
         ("algorithm=CAVI differs from that of start", data, {"start": first, "algorithm": "cavi"}),

@@ -86,7 +86,10 @@ def state_of(posterior: Posterior[Any], prepared: Prepared) -> VariationalState:
     Raises:
         ParameterError: If the data are not those of the posterior.
     """
-    if posterior.settings.get("data") != prepared.digest:
+    if "data" not in posterior.settings:
+        problem, loop = "is of a loop of your own, and does not tell of which data", "go on in that loop"
+        raise ParameterError(problem, argument="start", value=Shown(repr(posterior)), fix=loop)
+    if posterior.settings["data"] != prepared.digest:
         problem = "is of other data, or other validation rows"
         fix = ("give the same data, validation and seed; new rows are for ", Argument("prior", Shown("posterior")))
         raise ParameterError(problem, argument="start", value=Shown(repr(posterior)), fix=fix)
