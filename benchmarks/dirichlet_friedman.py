@@ -120,6 +120,16 @@ def summary(rows: list[Row]) -> list[Row]:
     return lines
 
 
+def markdown(lines: list[Row]) -> list[str]:
+    """Write the summary as a table."""
+    table = ["| N | way | RMSE | of the function | 90% holds | selected: true, false | CPU s |", "|---" * 7 + "|"]
+    for line in sorted(lines, key=lambda each: each["rows"]):
+        found = f"{line['selected_true']:.1f}, {line['selected_false']:.1f}"
+        scores = f"{line['rmse']:.2f} | {line['rmse_f']:.2f} | {line['coverage']:.0%} | {found} | {line['seconds']:.1f}"
+        table.append(f"| {line['rows']} | {line['way']} | {scores} |")
+    return table
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, default=3)

@@ -29,12 +29,13 @@ from sklearn.covariance import ledoit_wolf
 import r2d2net as rn
 from r2d2net.files import write_json
 from r2d2net.provenance import provenance
+from r2d2net.registry import PRIORS
 from r2d2net.shrinkage.selection import groups_of, inputs_of
 from r2d2net.shrinkage.selection_models import models_for
 from selection import by_knockoffs  # the benchmark beside this one
 
 FILE = "planted-effects.json"
-WAYS = ("lfdr", "lfdr, horseshoe", "knockoffs", "knockoffs, lasso", "randomization")
+WAYS = ("lfdr", "lfdr, r2d2", "lfdr, horseshoe", "knockoffs", "knockoffs, lasso", "randomization")
 ROWS, COLUMNS, EFFECTS = 120, 200, 8
 BOUNDS = (0.1, 0.2)
 Row = dict[str, Any]
@@ -70,7 +71,7 @@ def q_values(way: str, x: torch.Tensor, y: torch.Tensor, seed: int) -> torch.Ten
         found[by_knockoffs(x.numpy(), y.numpy(), seed)] = BOUNDS[0]
         return found
     if way.startswith("lfdr"):
-        prior = rn.priors.Horseshoe() if "horseshoe" in way else rn.priors.R2D2.adaptive()
+        prior = PRIORS.constructor(way.removeprefix("lfdr, ") if "," in way else "adaptive")()
         model = rn.BayesianModel(torch.nn.Linear(COLUMNS, 1), prior)
         method = rn.inference.LinearGibbs(loo_draws=0)
         posterior = rn.fit(model, (x.float(), y.float()), method, epochs=400, seed=seed, verbose=False)
@@ -111,6 +112,15 @@ def summary(rows: list[Row]) -> list[Row]:
             line[f"{name}_error"] = stdev(values) / len(values) ** 0.5 if len(values) > 1 else None
         lines.append(line)
     return lines
+
+
+def markdown(lines: list[Row]) -> list[str]:
+    """Write the summary as a table."""
+    table = ["| way | fdr | found, of 8 | false | CPU s |", "|---|---|---|---|---|"]
+    for line in lines:
+        found = f"{line['found']:.1f} ± {line['found_error']:.1f}"
+        table.append(f"| {line['way']} | {line['fdr']:g} | {found} | {line['false']:.2f} | {line['seconds']:.1f} |")
+    return table
 
 
 def main() -> None:

@@ -34,7 +34,7 @@ from r2d2net.registry import PRIORS, SUITABLE_PRIORS
 FILE, FIGURE = "simulated-calibration.json", "simulated-calibration.png"
 ALGORITHMS = ("svgi", "cavi", "svi", "mfvi", "radial")
 NETWORKS = ("linear", "mlp")
-FIRST = ["gaussian", "r2d2", "adaptive", "horseshoe"]  # of the priors
+FIRST = ["gaussian", "r2d2", "adaptive", "horseshoe"]  # of the priors, under all algorithms
 INPUTS, ROWS = {"linear": 4, "mlp": 3}, {"linear": 30, "mlp": 40}
 STEPS = 300
 Row = dict[str, Any]
@@ -84,6 +84,29 @@ def draw(rows: list[Row], path: Path) -> None:
     figure.savefig(path, dpi=110)
 
 
+def markdown(rows: list[Row], kind: str) -> list[str]:
+    """Write the coverage of 90% intervals on one network as a table, with the direction of what is off."""
+    quantities = list(dict.fromkeys(row["quantity"] for row in rows))
+    lines = [f"| {kind}: algorithm, prior | {' | '.join(quantities)} |", "|---" * (1 + len(quantities)) + "|"]
+    for algorithm, prior in dict.fromkeys((row["algorithm"], row["prior"]) for row in rows if row["network"] == kind):
+        own = {
+            row["quantity"]: row
+            for row in rows
+            if (row["network"], row["algorithm"], row["prior"]) == (kind, algorithm, prior)
+        }
+        cells = " | ".join(_cell(own[quantity]) for quantity in quantities)
+        lines.append(f"| {algorithm}, {prior} | {cells} |")
+    return lines
+
+
+def _cell(row: Row) -> str:
+    share = f"{row['covered_90']:.0%}"
+    if row["verdict"] == "can be trusted":
+        return f"**{share}**"
+    words = [word for word in ("narrow", "wide", "large", "small") if word in row["verdict"]]
+    return f"{share} {', '.join(words)}".strip()
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tables", type=int, default=60)
@@ -96,8 +119,8 @@ def main() -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     rows: list[Row] = json.loads(path.read_text())["rows"] if path.exists() else []
     done = {(row["network"], row["algorithm"], row["prior"]) for row in rows}
-    cells = itertools.product(arguments.only, FIRST + [prior for prior in PRIORS if prior not in FIRST], NETWORKS)
-    for algorithm, prior, kind in cells:
+    groups = FIRST, [prior for prior in PRIORS if prior not in FIRST]
+    for algorithm, prior, kind in (one for g in groups for one in itertools.product(arguments.only, g, NETWORKS)):
         if prior not in SUITABLE_PRIORS.get(algorithm, tuple(PRIORS)) or (kind, algorithm, prior) in done:
             continue
         new, found = cell(kind, algorithm, prior, arguments.tables)

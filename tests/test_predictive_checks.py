@@ -143,6 +143,8 @@ def test_what_cannot_be_checked_is_refused():
         check_prediction(prediction, y[:-1])
     with pytest.raises(rn.DataError, match="not finite"):
         check_prediction(prediction, torch.full_like(y, torch.nan))
+    with pytest.raises(rn.DataError, match="cannot be read"):
+        check_prediction(prediction, ["a"] * N)
     with pytest.raises(rn.DataError, match="names"):
         check_prediction(prediction, y, x.numpy(), ["a"])
     with pytest.raises(rn.ParameterError, match="output"):

@@ -223,7 +223,10 @@ def check_prediction(
         raise DataError(
             ("has ", Value(len(prediction)), " rows"), argument="x", fix=f"a check takes {LEAST_ROWS} or more"
         )
-    target = torch.as_tensor(y)
+    try:
+        target = torch.as_tensor(y)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise DataError(f"cannot be read ({error})", argument="y", fix="give numbers") from error
     if not bool(torch.isfinite(target).all()):
         raise DataError("holds a number that is not finite", argument="y", fix="leave such rows out")
     table = None if inputs is None else np.asarray(inputs, dtype=float)

@@ -148,8 +148,9 @@ class SimulatedCalibration:
         """What can be trusted, and how the rest is off, in one line."""
         trusted = [part.name for part in self.parts if part.is_trusted]
         said = [f"{part.name}: {part.verdict}" for part in self.parts if not part.is_trusted]
-        known = "can be trusted" if self.tables >= ENOUGH else "are not seen to be wrong, of few tables"
-        first = f"{_listed(trusted)} {known}" if trusted else "nothing can be trusted"
+        first = f"{_listed(trusted)} can be trusted" if trusted else "nothing can be trusted"
+        if trusted and self.tables < ENOUGH:
+            first = f"too few tables to trust {_listed(trusted)}, of which nothing wrong is seen"
         failed = [f"{self.failed} fits failed"] if self.failed else []
         return "; ".join([first, *said, *failed])
 

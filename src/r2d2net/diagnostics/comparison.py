@@ -205,6 +205,10 @@ def compare(models: Mapping[str, Any], x: Any = None, y: Any = None, *, draws: i
     if x is None:
         scores = _kept(posteriors)
     else:
+        try:
+            y = torch.as_tensor(y)
+        except (TypeError, ValueError, RuntimeError) as error:
+            raise DataError(f"cannot be read ({error})", argument="y", fix="give numbers") from error
         trained = _are_training_rows(posteriors, x, y)
         score = left_out_scores if trained else new_row_scores
         scores = {name: score(posterior, x, y, draws) for name, posterior in posteriors.items()}
