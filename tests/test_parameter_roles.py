@@ -43,6 +43,13 @@ class LayerScale(nn.Module):
         return x * self.gamma
 
 
+class FarShift(LayerScale):
+    """Outputs far from zero, which hardly differ relative to their size."""
+
+    def forward(self, x):
+        return x + self.gamma + 1e5
+
+
 class NotANorm(LayerScale):
     """Its name lies."""
 
@@ -73,7 +80,9 @@ def test_normalisation_layers(layer):
     assert is_normalization(layer)
 
 
-@pytest.mark.parametrize("layer", [LayerScale(4), NotANorm(4), nn.PReLU(4), nn.Linear(4, 1), nn.Identity()])
+@pytest.mark.parametrize(
+    "layer", [LayerScale(4), FarShift(4), NotANorm(4), nn.PReLU(4), nn.Linear(4, 1), nn.Identity()]
+)
 def test_other_layers(layer):
     assert not is_normalization(layer)
 

@@ -8,7 +8,7 @@ import torch
 
 import r2d2net as rn
 
-MOST_FILES = 50  # the last nine to join weigh rows (two) and measure the health of the posterior, one measure a file
+MOST_FILES = 64  # the last to join: calls, parts, roles and start of networks, callbacks, devices, ranks, graphs
 PACKAGE = Path(rn.__file__).parent
 
 
