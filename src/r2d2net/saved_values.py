@@ -123,6 +123,8 @@ def require_drawable(source: DrawSource[Any], path: Path) -> None:
     )
     if not fits:
         raise CheckpointError("holds draws that are not of this network", value=path, fix="give the one of the fit")
+    if any(v.dim() > 2 or v.numel() == 0 for v in drawn.noise.values()):
+        raise CheckpointError("holds a noise of another shape than one number for each output", value=path, fix=FIX)
     variance = drawn.noise.get("variance")
     if variance is not None and not bool((variance > 0).all()):
         raise CheckpointError("holds a noise variance that is not above 0", value=path, fix=FIX)
