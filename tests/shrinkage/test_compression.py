@@ -40,6 +40,7 @@ def test_units_go_as_far_as_validation_rows_allow(whole: Any) -> None:
     assert found.rounds[-1].log_density < first.log_density - first.standard_error  # the round after
     assert sum(p.numel() for n, p in found.net.named_parameters() if n.endswith("weight")) == last.dense
     assert str(found).splitlines()[found.chosen + 1].endswith("<")
+    assert str(found.smaller()).startswith("SmallerNetwork(")
     assert found.smaller().measure(rows()[0], repeats=1)[0].before == 97
 
 

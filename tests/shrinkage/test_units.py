@@ -241,6 +241,12 @@ def test_networks_that_cannot_be_traced_or_name_sizes() -> None:
         remove_units(posterior, x, keep={"a": 2})
 
 
+def test_a_bare_layer_has_no_units() -> None:
+    posterior = rn.fit(rn.BayesianModel(nn.Linear(6, 1)), numbers(40), "cavi", epochs=1, verbose=False)
+    with pytest.raises(ParameterError, match="net has no layers inside"):
+        remove_units(posterior, numbers()[0])
+
+
 @pytest.mark.parametrize(
     ("arguments", "line"),
     [

@@ -92,7 +92,7 @@ class SmallerNetwork(Generic[PredictionT]):
         return f"SmallerNetwork({self.weights} weights of {weights_of(self.whole)}, {self.ratio:.3g} times fewer)"
 
     def __str__(self) -> str:
-        width = max(len(row.layer) for row in self.layers)
+        width = max((len(row.layer) for row in self.layers), default=0)
         rows = [f"{row.layer:<{width}} {row.before:>7} -> {row.after:<7} {row.why}".rstrip() for row in self.layers]
         return "\n".join([repr(self), *rows, *self.notes])
 

@@ -115,6 +115,9 @@ class _Cut:
         rows = posterior.network_inputs(x)
         self.rows = take(rows, slice(0, ROWS))
         self.units: Units = units_of(self.net, self.rows)
+        if not self.units.layers:
+            fix = "put them into an nn.Sequential, or remove weights by prune"
+            raise ParameterError("has no layers inside", argument="net", fix=fix)
         self.roots = self.units.roots(torch.arange(self.units.count))
         self.scores = self._scores()
 
