@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import signal
 from typing import Any
 
+import numpy as np
 import pytest
 import rank_pieces as pieces
 import worlds
@@ -192,3 +194,45 @@ def test_worlds_of_any_size_find_the_posterior_of_a_linear_model(size) -> None:
     assert len({each["bits"] for each in told}) == 1
     assert told[0]["shift"] < 0.2
     assert told[0]["stretch"] < 0.2
+
+
+LENET = """
+train, test = rn.data.load("mnist", split="train"), rn.data.load("mnist", split="test")
+x, x_test = train.images[:6000].float() / 255, test.images.float() / 255
+y = train.labels[:6000]
+torch.manual_seed(0)
+net = rn.nets.LeNet(1, 10, x.shape[-1])
+model = rn.BayesianModel(net, likelihood=rn.likelihoods.Categorical())
+posterior = rn.fit(model, (x, y), epochs=4, batch_size=128, seed=0)
+right = posterior.predict(x_test, 10, ranks="split").mean.argmax(-1) == test.labels
+say(accuracy=float(right.float().mean()), bits=bits(posterior))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not os.environ.get("R2D2NET_DATA"), reason="R2D2NET_DATA is not set")
+def test_lenet_on_mnist_is_as_accurate_on_two_ranks() -> None:
+    """Within .3% of 10,000 test images: the draws of weights are shared, so that only rounding differs."""
+    (alone,), (first, second) = worlds.run(1, LENET), worlds.run(2, LENET)
+    assert first["bits"] == second["bits"]
+    assert alone["accuracy"] > 0.9
+    assert abs(alone["accuracy"] - first["accuracy"]) < 0.003
+
+
+@pytest.mark.slow
+def test_the_command_line_writes_one_run_folder(tmp_path) -> None:
+    generator = np.random.default_rng(0)
+    x = generator.normal(size=(200, 3))
+    y = x[:, 0] - 2 * x[:, 1] + 0.3 * generator.normal(size=200)
+    table = "\n".join(",".join(f"{v:.5f}" for v in (*row, target)) for row, target in zip(x, y, strict=True))
+    (tmp_path / "t.csv").write_text("a,b,c,price\n" + table)
+    words = ["fit", str(tmp_path / "t.csv"), "--target", "price", "--algorithm", "svgi", "--epochs", "10"]
+    run = tmp_path / "run"
+    first, second = worlds.ends(worlds.start(2, "", command=[*words, "--out", str(run)]))
+    assert (first.code, second.code) == (0, 0), first.errors + second.errors
+    assert (run / "report.html").exists()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["run", "t.csv"]
+    stacked = ["fit", str(tmp_path / "t.csv"), "--target", "price", "--time", "20", "--out", str(tmp_path / "stacked")]
+    first, second = worlds.ends(worlds.start(2, "", command=stacked))
+    assert (first.code, second.code) == (0, 0), first.errors + second.errors
+    assert "models of a stack are fitted by one process" in first.errors
