@@ -77,9 +77,10 @@ def test_streams_are_split_once_and_n_is_the_number_of_all_rows(two, alone) -> N
             assert each["batches"] == alone["streams"][name]["batches"]
             assert each["nll"] == pytest.approx(alone["streams"][name]["nll"], abs=1e-3 if name != "odd" else 0.02)
     assert first["stream"]["batches"] == first["sampler"]["batches"] == 4  # of 12 rows on each rank
-    assert first["dataset"]["seen"] == second["dataset"]["seen"] == 2 * 24 + 96 + 3 * 48
-    assert first["sampler"]["seen"] == 2 * 12 + 48 + 3 * 48
-    assert first["plain"]["seen"] == 2 * 24 + 96 + 3 * 96  # a DataLoader's batches are cut after it has made them
+    looks = 2 * 24 + 1  # at most, at a few rows before training; and all rows once, or a rank's own, for units
+    for name, own in (("dataset", 96 + 3 * 48), ("sampler", 48 + 3 * 48), ("plain", 96 + 3 * 96)):
+        for seen in (first[name]["seen"], second[name]["seen"]):  # a DataLoader's batches are cut once it has made them
+            assert own <= seen <= own + looks, name
 
 
 def test_what_cannot_be_split_is_refused_in_one_line_on_all_ranks(two) -> None:
