@@ -20,7 +20,7 @@ import r2d2net
 from r2d2net.cli import check_commands, data_sets, elicit_command, export_command
 from r2d2net.cli.error_lines import as_option, command_of, usage_line
 from r2d2net.cli.paper_commands import add_paper_commands
-from r2d2net.errors import DivergenceError, Interrupted, R2D2NetError, UnvouchedWarning
+from r2d2net.errors import DivergenceError, Interrupted, R2D2NetError, RankError, UnvouchedWarning
 from r2d2net.tables import commands as table_commands
 
 # typer brings its own copy of click or uses the installed one, depending on its version
@@ -100,7 +100,7 @@ def _run(words: list[str]) -> NoReturn:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
     except (R2D2NetError, OSError) as error:
-        failed = isinstance(error, (DivergenceError, Interrupted)) or is_full(error)
+        failed = isinstance(error, (DivergenceError, Interrupted, RankError)) or is_full(error)
         message = (
             error.render(as_option(command_of(COMMANDS, words))) if isinstance(error, R2D2NetError) else str(error)
         )

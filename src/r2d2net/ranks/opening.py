@@ -19,6 +19,7 @@ from r2d2net.ranks.group import ALONE, FOREVER, Ranks
 NEEDED = ("WORLD_SIZE", "RANK", "MASTER_ADDR", "MASTER_PORT")
 ARRIVAL = timedelta(seconds=300)  # within which all processes must have come
 
+_apart = False  # whether this process works by itself from now on
 _known: dict[str, Ranks] = {}  # by device type, of the group that is open
 
 
@@ -29,6 +30,12 @@ def is_world() -> bool:
     if dist.is_initialized():
         return dist.get_world_size() > 1
     return all(name in os.environ for name in NEEDED) and os.environ["WORLD_SIZE"] not in ("", "0", "1")
+
+
+def work_apart() -> None:
+    """Let this process make all further fits by itself: the others have no part in what follows."""
+    global _apart
+    _apart = True
 
 
 def ranks_of_world(device: torch.device) -> Ranks:
@@ -43,7 +50,7 @@ def ranks_of_world(device: torch.device) -> Ranks:
     Raises:
         RankError: If torchrun's variables name processes that do not come.
     """
-    if not is_world():
+    if _apart or not is_world():
         return ALONE
     backend = "nccl" if device.type == "cuda" else "gloo"
     if not dist.is_initialized():

@@ -185,7 +185,8 @@ def train_on_ranks(
         if done is not None:
             return done
     generator = plan.generator()
-    run = Progressing(trainer.init(prepared.y, generator, prepared.units.y))
+    first = trainer.init(prepared.y, generator, prepared.units.y)
+    run = Progressing(first if plan.start is None else copied(plan.start))
 
     def begin() -> None:
         if own is not None and resume and (own / INTERRUPTED).exists():
@@ -198,7 +199,8 @@ def train_on_ranks(
     ranks.first(begin)
     share_run(run, generator, ranks)
     watching = callbacks if ranks.is_first else Callbacks()
-    _loop(plan, run, generator, own, verbose and ranks.is_first, watching, split)
+    with refusing_checkpointing(type(plan.method).__name__):
+        _loop(plan, run, generator, own, verbose and ranks.is_first, watching, split)
     posterior = shared_posterior(finish(plan, run, own), ranks)
     watching.end(posterior)
     return posterior

@@ -179,7 +179,9 @@ def fit(
     For example `r2d2net fit houses.csv --target price --out run`, and after an interruption `r2d2net fit --resume run`.
     """
     arguments = dict(locals())
+    from r2d2net.ranks.opening import is_world
     from r2d2net.tables.fitting import fit_table, resume_table
+    from r2d2net.tables.rank_help import STACKED, help_to_fit, help_to_resume, is_helper
     from r2d2net.tables.settings import Settings, path_of, read_config
     from r2d2net.tables.terminal_output import note_printer
 
@@ -191,6 +193,9 @@ def fit(
             wrong = next(iter([*options, *(["config"] if config else []), *(["out"] if out else []), "overwrite"]))
             problem = ("cannot be given with ", Argument("resume"))
             raise ParameterError(problem, argument=wrong, fix="the run has its settings")
+        if is_helper():
+            help_to_resume(resume, data)
+            return
         worked = resume_table(resume, data, verbose=not quiet, say=say)
         _show_fit(resume, json=json, quiet=quiet, worked=worked)
         return
@@ -202,6 +207,11 @@ def fit(
         raise ParameterError("is missing", argument="data", fix=fix)
     place = out if out is not None else Path("run") if folder is None else path_of("out", folder)
     settings = Settings.of({**given, **options})
+    if is_helper():
+        help_to_fit(source, settings)
+        return
+    if settings.stacked and is_world():
+        say(STACKED)
     fit_table(source, place, settings, overwrite=overwrite, verbose=not quiet, say=say)
     _show_fit(place, json=json, quiet=quiet)
 

@@ -27,6 +27,7 @@ from r2d2net.errors import (
     FitWarning,
     Interrupted,
     R2D2NetError,
+    RankError,
 )
 from r2d2net.estimators.perceptron import RELEVANCE_DRAWS, RELEVANCE_ROWS, SHUFFLES
 from r2d2net.files import make_folder, replace_when_written, write_json
@@ -34,6 +35,7 @@ from r2d2net.folder_lock import require_free, writing
 from r2d2net.likelihoods import LogNormal, Ordinal
 from r2d2net.posterior import Posterior
 from r2d2net.provenance import provenance
+from r2d2net.ranks.opening import is_world, work_apart
 from r2d2net.report.run_page import posterior_text, write_run_page
 from r2d2net.run.health import found_nothing
 from r2d2net.run.threads import one_thread
@@ -127,7 +129,7 @@ def fit_table(data: Path, folder: Path, settings: Settings, *, overwrite: bool, 
                 with _going_on(folder):
                     run_folder.write_run(folder, content)
                     _fit(folder, content, table, settings, verbose, say, begun)
-            except (CheckpointError, Interrupted):
+            except (CheckpointError, Interrupted, RankError):
                 raise
             except R2D2NetError:
                 run_folder.give_up(folder)
@@ -194,6 +196,8 @@ def _going_on(folder: Path) -> Iterator[None]:
         raise DivergenceError(error.problem, fix=AFTER_DIVERGENCE) from error
     except KeyboardInterrupt as error:
         raise Interrupted("interrupted", fix=how) from error
+    except RankError as error:
+        raise RankError(error.problem, fix=how) from error
     except BrokenPipeError:  # whoever reads the notes has gone
         raise
     except CheckpointError as error:
@@ -218,11 +222,15 @@ def _fit(
     start = time.perf_counter()
     with one_thread(), warnings.catch_warnings():
         warnings.simplefilter("ignore", FitWarning)  # what it says is in the line on the posterior's health
-        estimator = _estimator(table, settings, verbose)
+        estimator = estimator_for(table, settings, verbose=verbose)
+        if settings.stacked and is_world():
+            work_apart()
         data = Path(str(content["data"].get("path")))
         inputs_of_net = counted(table.x.shape[1], "input")
         with _said(say, data, f"fitting {counted(len(table.x), 'row')} of {inputs_of_net} ..."):
             fit_model(estimator, table, folder / (WHOLE if settings.prune else run_folder.MODEL), begun)
+        if is_world():
+            work_apart()  # the others have shared the steps, and no more
         pruned = prune_model(estimator, table) if settings.prune else None
         estimator.save(folder / run_folder.MODEL, relevance=False)  # that of whole columns follows
         novelty = learn_novelty(table.x, settings.seed)
@@ -326,7 +334,14 @@ def _too_few(table: TrainingTable) -> list[str]:
     return [few] if len(table.x) < FEWEST else []
 
 
-def _estimator(table: TrainingTable, settings: Settings, verbose: bool) -> TableRegressor | TableClassifier:
+def estimator_for(table: TrainingTable, settings: Settings, *, verbose: bool) -> TableRegressor | TableClassifier:
+    """Build the model of a table.
+
+    Args:
+        table: The table.
+        settings: The settings of the fit.
+        verbose: Whether progress is shown.
+    """
     kind = model_for(table.task)
     common: dict[str, Any] = {"draws": settings.draws, "random_state": settings.seed, "verbose": verbose}
     if table.task.is_regression:

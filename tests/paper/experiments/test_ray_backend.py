@@ -2,6 +2,7 @@
 
 import json
 import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -98,3 +99,29 @@ def test_an_address_where_nobody_is(tmp_path):
         ray_tasks("127.0.0.1:1", 1),
     ):
         pass
+
+
+DYING = """
+import os, signal, sys, time
+import ray
+from r2d2net.errors import RankError
+from r2d2net.paper.experiments.ray_backend import ray_tasks
+
+with ray_tasks(None, 1) as backend:
+    backend._running[ray.remote(num_cpus=1)(lambda: time.sleep(300)).remote()] = None, None
+    (process,) = ray._private.worker._global_node.all_processes[sys.argv[1]]
+    os.kill(process.process.pid, signal.SIGKILL)
+    try:
+        backend.wait()
+    except RankError as error:
+        print(error)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["raylet", "gcs_server"])
+def test_a_system_process_of_ray_that_dies_is_an_error_of_one_line(name):
+    pytest.importorskip("ray")
+    found = subprocess.run([sys.executable, "-c", DYING, name], capture_output=True, text=True, timeout=200)
+    line = f"{name}, a process of Ray, has ended: run the command again: cells done are kept"
+    assert line in found.stdout.splitlines(), found.stderr[-2000:]

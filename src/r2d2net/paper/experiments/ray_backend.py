@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from r2d2net.errors import ParameterError
+from r2d2net.errors import ParameterError, RankError
 from r2d2net.files import replace_when_written
 from r2d2net.paper.experiments.cell_job import compute_and_log
 from r2d2net.paper.experiments.grid import Cell, Compute, Grid
@@ -108,9 +108,24 @@ class RayTasks:
 
     def wait(self) -> Sequence[tuple[str, str | None]]:
         """Wait until a cell ends, write what it hands back, and return its key and error."""
-        references, _ = self._ray.wait(list(self._running), num_returns=1)
+        references: list[Any] = []
+        while not references:
+            self._require_alive()
+            references, _ = self._ray.wait(list(self._running), num_returns=1, timeout=SECONDS)
         grid, cell = self._running.pop(references[0])
         return [(cell.key, keep(grid, cell, _answer(self._ray, references[0])))]
+
+    def _require_alive(self) -> None:
+        """Raise a `RankError` if a system process of the Ray that was started here has died.
+
+        Ray itself goes on without tasks when its raylet dies, and ends this process a minute after its store.
+        """
+        node = getattr(getattr(self._ray, "_private", None), "worker", None)
+        node = getattr(node, "_global_node", None)
+        dead = [] if node is None else [name for name, _ in node.dead_processes()]
+        if dead:
+            self._running.clear()  # nobody is left who could be asked to stop them
+            raise RankError(f"{dead[0]}, a process of Ray, has ended", fix="run the command again: cells done are kept")
 
     def cancel(self) -> None:
         """Stop all tasks that are running."""
