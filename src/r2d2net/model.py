@@ -493,6 +493,9 @@ class BayesianModel(Generic[PredictionT]):
         """Let the parameters of calls stand in the network to the end of the context, for the backward pass.
 
         Parts under gradient checkpointing are computed again there, and must find the parameters of the first time.
+
+        Yields:
+            Nothing.
         """
         with ExitStack() as self._standing:
             try:
