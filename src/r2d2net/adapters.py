@@ -26,6 +26,8 @@ from r2d2net.frozen_parts import copy_sharing
 from r2d2net.model import require_module
 from r2d2net.posterior import Posterior
 
+__all__ = ["AdaptedLinear", "Change", "changes", "lora", "merged"]
+
 
 class AdaptedLinear(nn.Module):
     """A frozen linear layer with a low-rank adapter beside it.
