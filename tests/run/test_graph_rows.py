@@ -4,10 +4,11 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import BatchSampler, DataLoader, Dataset, SequentialSampler
 
 import r2d2net as rn
 from r2d2net.graphs import Graph, GraphSet, block_model
+from r2d2net.run.graph_rows import _first
 
 DRAWN = block_model(120, words=6, real=4, labelled=32, validation=20, often=0.8, rarely=0.1, mixing=0.1)
 NODES = ((DRAWN.graph, DRAWN.train), DRAWN.y[DRAWN.train])
@@ -121,6 +122,24 @@ class Graphs(Dataset):
 
     def __getitem__(self, i):
         return self.items[i]
+
+
+class Drawing(Dataset):
+    """Rows that are drawn as they are asked for."""
+
+    def __len__(self):
+        return 16
+
+    def __getitem__(self, i):
+        return torch.randn(4), torch.tensor(0)
+
+
+def test_a_look_for_graphs_asks_nothing_of_other_data():
+    before = torch.get_rng_state()
+    assert _first(Drawing())[0].shape == (4,)
+    assert torch.equal(torch.get_rng_state(), before)
+    batches = BatchSampler(SequentialSampler(range(16)), 8, drop_last=False)
+    assert _first(DataLoader(Drawing(), sampler=batches, batch_size=None)) is None  # asked for by lists alone
 
 
 def test_rows_may_be_graphs():

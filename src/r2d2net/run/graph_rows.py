@@ -100,7 +100,13 @@ def _is_graph(thing: Any) -> bool:
 
 
 def _first(data: Any) -> Any:
-    """Return the first item of a list, Dataset or DataLoader, if it has one that can be asked for."""
+    """Return the first item of a list, Dataset or DataLoader, if it can be asked for by a number.
+
+    Items of a DataLoader without batches of its own may be asked for by lists. A Dataset may draw as it is asked.
+    """
+    if isinstance(data, DataLoader) and data.batch_sampler is None:
+        return None
     source: Any = data.dataset if isinstance(data, DataLoader) else data
     indexed = isinstance(source, (list, Dataset)) and hasattr(source, "__len__") and hasattr(source, "__getitem__")
-    return source[0] if indexed and len(source) else None
+    with torch.random.fork_rng(devices=[]):
+        return source[0] if indexed and len(source) else None
