@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 import r2d2net as rn
+from r2d2net.run.more_epochs import with_steps_left
 
 G = torch.Generator().manual_seed(0)
 X = torch.randn(600, 6, generator=G)
@@ -50,11 +51,38 @@ def test_more_epochs_start_where_the_posterior_is(tmp_path: Any) -> None:
     assert torch.equal(first.predict(X).mean, before)  # steps on from it do not change it
     assert more.history[0]["nll"] < again.history[-1]["nll"]
     assert (more.predict(X).mean - before).abs().mean() < 0.2 * (again.predict(X).mean - before).abs().mean()
-    assert more.settings["algorithm"]["arguments"]["warm_up"] == 0.0
+    assert more.settings["steps_before"] == int(first.state.step)
     loaded = rn.load(more.save(tmp_path).parent, rn.nets.mlp(6, [], 1))
     assert torch.equal(loaded.predict(X).mean, more.predict(X).mean)
     third = rn.fit(loaded.model, data, start=loaded, epochs=2, verbose=False)
     assert len(third.history) == 2
+
+
+@pytest.mark.parametrize("algorithm", ["svgi", "cavi"])
+@pytest.mark.parametrize("epochs", [1, 2, 5])
+def test_few_epochs_more_do_not_throw_a_settled_run_out_of_its_optimum(algorithm: str, epochs: int) -> None:
+    # with steps as large as at a start means were 10 to 25 off
+    model, data = model_of([]), (X[:200], LINEAR[:200])
+    first = rn.fit(model, data, algorithm, epochs=400, verbose=False)
+    deviation = first.source.deviation()
+    more = rn.fit(model, data, start=first, epochs=epochs, verbose=False)
+    assert float(((more.state.mean - first.state.mean).abs() / deviation)[:2].max()) < 1
+    again = rn.fit(model, data, start=more, epochs=epochs, verbose=False)
+    assert again.settings["steps_before"] == int(first.state.step) + int(more.state.step)
+    assert float(((again.state.mean - first.state.mean).abs() / deviation)[:2].max()) < 1
+    if algorithm == "svgi":
+        second = rn.fit(model, (X[200:400], LINEAR[200:400]), prior=first, epochs=epochs, verbose=False)
+        assert float(((second.state.mean - first.state.mean).abs() / deviation)[:2].max()) < 2
+        assert nll(second, LINEAR) < nll(first, LINEAR) + 0.02
+
+
+def test_steps_and_temperature_go_on_where_they_were() -> None:
+    model = model_of([])
+    whole = rn.inference.SVGI().build(model, n=100, steps=1000)
+    rest = with_steps_left(rn.inference.SVGI().build(model, n=100, steps=600), 400)
+    for t in (100, 300, 600):
+        assert rest.descent.learning_rate(t) == pytest.approx(whole.descent.learning_rate(400 + t))
+        assert rest.temperature(t) == pytest.approx(whole.temperature(400 + t))
 
 
 def test_a_run_that_starts_there_resumes_to_the_bit(tmp_path: Any) -> None:

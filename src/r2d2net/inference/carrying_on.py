@@ -33,6 +33,8 @@ from r2d2net.inference.variational import MeanField
 from r2d2net.likelihoods.base import Unit
 from r2d2net.model import BayesianModel
 
+FEW_STEPS = 300  # fewer are smaller in proportion
+
 
 class Past(NamedTuple):
     """What is known of earlier rows.
@@ -92,6 +94,8 @@ class CarriedOn(MeanField):
         settings = replace(method.settings, warm_up=0.0, compile=False)  # q need not be found first
         update = GibbsUpdate(averaging=settings.averaging_of(model, self.total))
         super().__init__(settings, model, update, n=self.total, steps=steps)
+        if settings.lr is None:  # few steps as large as at a start would leave q anywhere
+            self.descent.largest_step *= min(1.0, steps / FEW_STEPS)
         self.joint = None  # whose loss is the mean of the batch alone
 
     def init(self, y: Tensor, generator: torch.Generator, unit: Unit | None = None) -> VariationalState:

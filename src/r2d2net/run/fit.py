@@ -25,7 +25,7 @@ from r2d2net.run.carrying_on import next_posterior
 from r2d2net.run.choice import choose, epochs_for
 from r2d2net.run.graph_rows import in_context, rows_are_nodes
 from r2d2net.run.health import warn_of
-from r2d2net.run.more_epochs import digest_of, method_of, state_of
+from r2d2net.run.more_epochs import digest_of, method_of, state_of, steps_before
 from r2d2net.run.on_ranks import draws_of, require_same_settings
 from r2d2net.run.prepare import Prepared, prepare
 from r2d2net.run.row_weights import require_weighing
@@ -99,7 +99,8 @@ def fit(
             once with and once without its floor, between which validation chooses. Networks that are one Linear layer
             use the floor without a choice. A posterior of SVGI is the prior of new rows: the result is the posterior of
             its rows and these, ``data`` being (x, y); priors of the model go on to be learnt (`run.carrying_on`).
-        start: Posterior of a mean-field algorithm and these data, from which the run goes on for more epochs.
+        start: Posterior of a mean-field algorithm and these data, from which the run goes on for more epochs, by the
+            smaller steps of the end of a run of all epochs.
         restarts: Number of runs from different starts, of which the one with the least validation score is returned;
             the first is the same as a single run (on one thread; up to rounding where runs of a small perceptron are
             trained side by side, see `run.side_by_side`). Several runs, of restarts or of priors, need
@@ -208,7 +209,7 @@ def fit(
                 fix = "give it to a fit of one run"
                 raise ParameterError(f": these are {len(plans)} runs", argument="start", fix=fix)
             first = state_of(start, prepared)
-            settings = {**plans[0].settings, "start": digest_of(first)}
+            settings = {**plans[0].settings, "start": digest_of(first), "steps_before": steps_before(start)}
             plans = [replace(plans[0], start=first, settings=settings)]
         if watching and len(plans) > 1:
             fix = "give them to a fit of one run"

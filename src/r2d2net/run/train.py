@@ -35,6 +35,7 @@ from r2d2net.run.batches import mix
 from r2d2net.run.calibration import noise_factor
 from r2d2net.run.global_generator import lent_generator
 from r2d2net.run.health import look_at
+from r2d2net.run.more_epochs import with_steps_left
 from r2d2net.run.on_ranks import (
     ValidationOnRanks,
     finished_on_ranks,
@@ -89,7 +90,10 @@ class Plan:
 
     def build(self) -> Trainer[Any]:
         """Bind the algorithm to the model and the size of its data; what does not go together is refused."""
-        return self.method.build(self.model, **self._sizes())
+        trainer = self.method.build(self.model, **self._sizes())
+        if "steps_before" in self.settings:
+            return with_steps_left(trainer, self.settings["steps_before"])  # type: ignore[arg-type]
+        return trainer
 
     def read(self, saved: Tensors) -> DrawSource[Any]:
         """Return what a finished run of this plan left, from the tensors of a file."""
