@@ -229,7 +229,7 @@ NAN, INF = float("nan"), float("inf")
         (([[1.0], [1.0, 2.0]], [0.0, 1.0]), "x is no array of numbers"),
         ((X, np.zeros(10, dtype=complex)), "y has dtype complex128: numbers are needed"),
         (X, "data of type Tensor is not a pair"),
-        ({"x": X, "y": Y}, "data of type dict is not a pair"),
+        ({"x": X, "y": Y}, "data has entries x, y and no 'labels': give targets under that name"),
         ((X,), r"data of type tuple is not a pair \(x, y\): give inputs and targets$"),
     ],
 )

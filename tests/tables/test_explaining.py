@@ -10,6 +10,7 @@ import pytest
 from browser import look, needs_browser
 from r2d2net.tables import background, explaining
 from r2d2net.tables.background import ROWS, learn_background
+from signed_folders import sign
 from table_runs import command, make_table
 
 
@@ -88,6 +89,7 @@ def test_runs_of_earlier_versions_are_explained_by_their_means(price_run, tables
     run, _ = price_run
     shutil.copytree(run, tmp_path / "old")
     (tmp_path / "old" / background.FILE).unlink()
+    sign(tmp_path / "old")
     ended = command("explain", tmp_path / "old", tables / "new.csv", "--rows", "3", "--json")
     assert ended.code == 0, ended.error
     assert "has no background rows" in ended.error

@@ -21,6 +21,7 @@ from r2d2net.tables.settings import Settings
 from r2d2net.tables.terminal_output import show_inspection
 from r2d2net.tables.training_table import read_training_table
 from r2d2net.tables.validation import require_suitable
+from signed_folders import sign
 from table_runs import command, make_table
 
 QUICK = ["--hidden", "0", "--epochs", "1", "--draws", "5"]
@@ -219,6 +220,10 @@ def test_the_result_of_a_damaged_run_is_one_line(data, tmp_path):
     run = tmp_path / "run"
     assert command("fit", data, "--target", "y", *QUICK, "--quiet", "--out", run).code == 0
     (run / "run.json").write_text(json.dumps({**json.loads((run / "run.json").read_text()), "task": None}))
+    ended = command("fit", "--resume", run)
+    assert ended.code == 2
+    assert "run.json is not the part that manifest.json names" in ended.error
+    sign(run)
     ended = command("fit", "--resume", run)
     assert ended.code == 2
     assert re.search(r"error: the task of the run cannot be read: TypeError .*; fit the table anew\n$", ended.error)

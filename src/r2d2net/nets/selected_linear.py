@@ -19,6 +19,7 @@ class SelectedLinear(nn.Linear):
         bias: Whether there is a bias.
 
     Example:
+        >>> import torch
         >>> SelectedLinear(torch.tensor([0, 3]), 5, 2)(torch.randn(7, 5)).shape
         torch.Size([7, 2])
     """
