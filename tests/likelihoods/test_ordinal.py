@@ -116,6 +116,7 @@ def test_thresholds_and_slope_are_recovered(method):
     torch.testing.assert_close(drawn.mean(0).diff(), PLANTED.diff(), atol=0.35, rtol=0)
 
 
+@pytest.mark.slow
 def test_few_ordinal_rows_are_predicted_better_than_by_categorical():
     gains = []
     for seed in range(3):

@@ -21,7 +21,9 @@ def unlike(novelty, x):
     return is_unlike(novelty.typicality(x))
 
 
-@pytest.mark.parametrize(("n", "inputs"), [(300, 5), pytest.param(300, 60, marks=pytest.mark.slow), (1000, 20)])
+@pytest.mark.parametrize(
+    ("n", "inputs"), [(300, 5), *(pytest.param(*size, marks=pytest.mark.slow) for size in [(300, 60), (1000, 20)])]
+)
 def test_share_of_false_alarms(n, inputs):
     """The alarm rate of a model has mean k / (n + 1), k = floor(ALARM (n + 1)), and variance at most that of a
     Beta(k, n + 1 - k) law plus that of the new rows; 20 models, five standard errors: false alarm rate 6e-7."""
