@@ -103,6 +103,11 @@ def told_aside(net, x):
     return net.backbone(x) + 1
 
 
+def told_a_number(net, x):
+    net.backbone.layers[0].told = float(net.head.weight.sum())
+    return net.backbone(x) + 1
+
+
 class Told(Counting):
     def forward(self, x):
         return super().forward(x) * self.layers[0].told
@@ -122,6 +127,7 @@ CASES = {
     "in place": (InPlace, lambda net, x: net.backbone(x.clone()), 4),
     "hooked": (Hooked, Headed().features, 4),
     "told aside": (Told, told_aside, 4),
+    "told a number": (Told, told_a_number, 4),
     "output changed later": (Counting, changed_later, 4),
     "after a drawn layer": (Counting, after_a_drawn_layer, 4),
 }

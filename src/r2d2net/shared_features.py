@@ -9,7 +9,8 @@ output, and returns it in the passes of the other draws as long as
 
 by their place in memory or by their values. So the result is bitwise that of computing it again. Whatever cannot be
 told from outside is left alone: a submodule that draws random numbers, changes its inputs or its buffers, has hooks, or
-returns anything but tensors and plain values.
+returns anything but tensors and plain values; and all that is called after a value that depends on the draw became a
+number of Python, which may be anywhere.
 """
 
 from __future__ import annotations
@@ -98,6 +99,7 @@ class Dependent(TorchDispatchMode):
     def __init__(self, drawn: Tensor) -> None:
         super().__init__()
         self.places = {_place(drawn)}
+        self.is_lost = False  # whether a number of Python depends on the draw
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         given = _tensors(tree_leaves((args, kwargs)))
@@ -105,6 +107,7 @@ class Dependent(TorchDispatchMode):
         result = func(*args, **(kwargs or {}))
         places = {_place(tensor) for tensor in _tensors(tree_leaves(result))}
         if depends:
+            self.is_lost |= any(isinstance(leaf, (int, float, complex)) for leaf in tree_leaves(result))
             changed = {_place(tensor) for tensor in given} if func._schema.is_mutable else set()
             self.places |= places | changed
         else:
@@ -172,7 +175,9 @@ class Memory:
         finally:
             self.budget.inside = False
         given, output_spec = tree_flatten(output)
-        if not all(isinstance(leaf, (Tensor, *PLAIN)) for leaf in given) or self.watch.has(_tensors(given)):
+        if self.watch.is_lost or self.watch.has(_tensors(given)):
+            return output
+        if not all(isinstance(leaf, (Tensor, *PLAIN)) for leaf in given):
             return output
         changed = before != _versions([*_tensors(leaves), *own]) or not _are_equal(random, _random_states())
         size = sum(tensor.numel() for tensor in (*_tensors(leaves), *_tensors(given)))
