@@ -221,3 +221,8 @@ def test_the_least_size_works(name, size):
 
 def test_the_registry_has_every_network():
     assert set(NETWORKS) == {*SMALL, *TABLES}
+
+
+def test_widths_of_a_graph_network_are_a_list():
+    with pytest.raises(rn.ParameterError, match=r"hidden=8 is out of range: use a list of widths"):
+        rn.nets.GCN(5, 8, 2)

@@ -518,3 +518,9 @@ def test_wrapped_networks_are_unwrapped() -> None:
     opt = made(nn.DataParallel(net))
     steps(opt, net, range(3))
     assert opt.posterior().state_dict().keys() == net.state_dict().keys()
+
+
+def test_units_that_are_none_are_refused() -> None:
+    optimizer = rn.optim.SVGI(nn.Linear(2, 1), n=4, steps=4, likelihood=rn.likelihoods.Gaussian(noise=0.1))
+    with pytest.raises(rn.ParameterError, match="units=3 is no Units"):
+        optimizer.posterior(units=3)  # type: ignore[arg-type]

@@ -13,7 +13,7 @@ from itertools import pairwise
 import torch
 from torch import Tensor, nn
 
-from r2d2net.errors import require_whole
+from r2d2net.errors import require, require_whole
 
 
 class GraphConvolution(nn.Module):
@@ -49,6 +49,7 @@ class GCN(nn.Module):
 
     def __init__(self, inputs: int, hidden: Sequence[int], outputs: int, *, dropout: float = 0.0) -> None:
         super().__init__()
+        require(isinstance(hidden, Sequence), "hidden", hidden, "use a list of widths, such as [16]")
         for name, value in (("inputs", inputs), ("outputs", outputs)):
             require_whole(name, value)
         widths = [inputs, *hidden, outputs]

@@ -510,6 +510,8 @@ class VariationalOptimizer(torch.optim.Optimizer):
             ParameterError: If the likelihood, what it learns, or the network is not known.
         """
         self._known_likelihood()
+        if units is not None:
+            require_instance(units, Units, "units", "Units", "use r2d2net.network_inputs.Units")
         state, model, named = self.posterior_state, self.trainer.model, self.net
         needed = model.likelihood.init(torch.zeros(1, 1, dtype=model.dtype, device=model.device))
         if needed.keys() != state.noise.keys():
