@@ -59,3 +59,11 @@ def test_refusals_are_one_line() -> None:
             rn.combine(given)
     with pytest.raises(rn.ParameterError, match="has no mean network"):
         rn.combine([first, second]).mean()
+
+
+def test_runs_of_other_rows_are_refused_where_units_do_not_tell() -> None:
+    network = rn.BayesianModel(rn.nets.mlp(3, [], 1))
+    how: dict[str, Any] = {"epochs": 1, "standardize": False, "verbose": False}
+    first, second = rn.fit(network, (X, Y), **how), rn.fit(network, (X, 10 - Y), **how)
+    with pytest.raises(rn.ParameterError, match="differs in rows, or their order at 1"):
+        rn.combine([first, second])

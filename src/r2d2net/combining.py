@@ -28,7 +28,7 @@ def combine(posteriors: Sequence[Posterior[P]]) -> Posterior[P]:
         The mixture, which predicts, and is saved and loaded, like any other posterior. It shares no tensor with them.
 
     Raises:
-        ParameterError: If they are not of one model, algorithm and units.
+        ParameterError: If they are not of one model, algorithm, units and rows.
 
     Example:
         >>> import r2d2net as rn
@@ -78,4 +78,7 @@ def _difference(one: Posterior[P], other: Posterior[P]) -> str | None:
     mine, theirs = flatten(one.units), flatten(other.units)
     if mine.keys() != theirs.keys() or not all(torch.equal(mine[name], theirs[name]) for name in mine):
         return "units of inputs and targets"
-    return None if one.settings["n"] == other.settings["n"] else "the number of rows"
+    if one.settings["n"] != other.settings["n"]:
+        return "the number of rows"
+    data = [posterior.settings.get("data") for posterior in (one, other)]  # loops of one's own do not tell
+    return "rows, or their order" if None not in data and data[0] != data[1] else None
