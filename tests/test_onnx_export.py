@@ -73,10 +73,36 @@ def test_other_numbers_are_refused_and_leave_no_file(tmp_path: Any, monkeypatch:
     assert list(tmp_path.iterdir()) == []
 
 
+def test_networks_with_a_step_named_like_an_output(tmp_path: Any) -> None:
+    class Pooled(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer, self.head = nn.Linear(X.shape[1], 6), nn.Linear(1, 2)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            out: torch.Tensor = self.head(torch.relu(self.layer(x)).mean(1, keepdim=True))
+            return out
+
+    torch.manual_seed(0)
+    model = rn.BayesianModel(Pooled(), likelihood=rn.likelihoods.Categorical())
+    posterior = rn.fit(model, (X, (X[:, 0] > 0).long()), epochs=2, verbose=False)
+    report = write_onnx(posterior, tmp_path / "model.onnx", X)
+    assert np.allclose(run(report.path, X[:3].numpy())[0], posterior.predict(X[:3], "mean").mean.numpy(), atol=1e-5)
+
+
+def test_log_normal_targets_by_the_mean_network(tmp_path: Any) -> None:
+    posterior = fitted(rn.likelihoods.LogNormal())
+    report = write_onnx(posterior, tmp_path / "model.onnx", X, spread=True)
+    far = 30 * X[:5]  # where means are bounded
+    want = posterior.predict(far, "mean")
+    for found, own in zip(run(report.path, far.numpy()), (want.mean, want.std), strict=True):
+        assert np.allclose(found, own.numpy(), rtol=1e-4)
+
+
 def test_refusals_are_one_line(tmp_path: Any) -> None:
     posterior = fitted(rn.likelihoods.LogNormal())
     with pytest.raises(rn.ParameterError, match=r"cannot be followed .*; use posterior\.to_module") as caught:
-        write_onnx(posterior, tmp_path / "model.onnx", X)
+        write_onnx(posterior, tmp_path / "model.onnx", X, draws=4)
     assert "\n" not in str(caught.value)
     with pytest.raises(rn.ParameterError, match="x has fewer than 2 rows"):
         write_onnx(fitted(), tmp_path / "model.onnx", X[:1])
@@ -107,3 +133,9 @@ def test_the_command_line(tmp_path: Any) -> None:
     wrong = command("export", tmp_path / "run", "--onnx", tmp_path / "model.onnx", "--draws", "0")
     assert wrong.code == 2
     assert wrong.error.strip() == "error: --draws 0 is no number: use mean or a whole number from 1"
+    kept = (tmp_path / "rows.csv").read_bytes()
+    for name, what in {"rows.csv": "does not end in .onnx", "run": "is a folder"}.items():
+        wrong = command("export", tmp_path / "run", "--onnx", tmp_path / name)
+        assert wrong.code == 2
+        assert what in wrong.error
+    assert (tmp_path / "rows.csv").read_bytes() == kept

@@ -46,7 +46,7 @@ def test_numbers_are_those_of_predict(name: str) -> None:
         assert torch.allclose(module(X), want, rtol=1e-5, atol=1e-5)
 
 
-EXPORTED = sorted(PROBLEMS.keys() - {"log-normal"})  # whose mean looks at values to decide
+EXPORTED = sorted(PROBLEMS.keys() - {"log-normal"})  # whose mean over several draws looks at values to decide
 
 
 @pytest.mark.parametrize(

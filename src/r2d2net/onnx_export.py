@@ -125,9 +125,13 @@ def write_onnx(
         except OSError as error:
             problem = f"cannot be written ({error.strerror})"
             raise ParameterError(problem, argument="path", value=path, fix="name another file") from error
-        session = ort.InferenceSession(str(partial), _one_thread(ort), providers=["CPUExecutionProvider"])
         fed = {name: part.numpy() for name, part in zip(names, inputs, strict=True)}
-        found = session.run(None, fed)
+        try:
+            session = ort.InferenceSession(str(partial), _one_thread(ort), providers=["CPUExecutionProvider"])
+            found = session.run(None, fed)
+        except Exception as error:  # kinds of onnxruntime's own, which have no class in common but this
+            problem = f"cannot be run by onnxruntime ({_reason(error)})"
+            raise ParameterError(problem, argument="posterior", fix="use posterior.to_module() in Python") from error
         difference = max(_difference(mine, own.numpy()) for mine, own in zip(found, wanted, strict=True))
     first = {name: part[:1] for name, part in fed.items()}
     return OnnxReport(
@@ -172,7 +176,7 @@ def _followed(module: torch.nn.Module, inputs: tuple[Tensor, ...], names: list[s
     shapes = {"inputs": tuple({0: rows} for _ in inputs)}
     with _quiet():
         try:
-            return torch.onnx.export(
+            program: Any = torch.onnx.export(
                 module,
                 inputs,
                 dynamo=True,
@@ -181,10 +185,21 @@ def _followed(module: torch.nn.Module, inputs: tuple[Tensor, ...], names: list[s
                 output_names=list(outputs),
                 verbose=False,
             )
+            _name_apart(program.model.graph, {*names, *outputs})
+            return program
         except Exception as error:  # of many kinds, each with pages of text
             reason = _reason(error)
             problem = f"cannot be followed by torch.export and ONNX ({reason})"
             raise ParameterError(problem, argument="posterior", fix="use posterior.to_module() in Python") from error
+
+
+def _name_apart(graph: Any, taken: set[str]) -> None:
+    """Rename what inner steps give where an input or output has that name, such as a step "mean"."""
+    outside = {id(value) for value in (*graph.inputs, *graph.outputs)}
+    for node in graph:
+        for value in node.outputs:
+            if value.name in taken and id(value) not in outside:
+                value.name = f"{value.name}_inside"
 
 
 def _reason(error: BaseException) -> str:

@@ -204,6 +204,18 @@ def test_a_bounded_mean_lies_in_its_interval():
     assert float(several.of_output(1).mean) == float(predicted.mean[1])
 
 
+@pytest.mark.parametrize("shape", [(1,), (1, 1), (1, 50, 1), (1, 50, 2)])
+def test_the_mean_of_one_draw_is_that_of_two_that_are_alike(shape):
+    """The one is in closed form, the other by a search; some rows have their mean lifted."""
+    f, most = 4 * normal(1, 50, 2), torch.tensor([1.0, 2.0], dtype=torch.float64)
+    variance = 0.01 + 0.05 * normal(*shape, seed=1).square()
+    one = LogRegression(Regression(f, variance), most)
+    two = LogRegression(Regression(f.repeat(2, 1, 1), variance), most)
+    torch.testing.assert_close(one.mean, two.mean)
+    assert bool((one.mean > one.samples[0]).any())
+    assert bool((one.mean == one.samples[0]).any())
+
+
 def test_the_bound_is_saved_and_runs_without_one_load(tmp_path):
     posterior, _, at = far_fit()
     posterior.save(tmp_path)

@@ -458,3 +458,11 @@ def test_the_page_lists_the_models_of_stacking():
         r"| broken \| model | MCLMC | 0% | not fitted |",
     ]
     assert _candidates({"posterior": {"algorithm": "SVGI"}}) == ""
+
+
+def test_a_file_without_rows_cannot_be_evaluated(tables, price_run, tmp_path):
+    header = (tables / "new.csv").read_text().splitlines()[0]
+    (tmp_path / "none.csv").write_text(header + "\n")
+    done = command("evaluate", price_run[0], tmp_path / "none.csv")
+    assert done.code == 2
+    assert done.error.strip().splitlines()[-1].endswith("none.csv has no row with a known price: give at least one")

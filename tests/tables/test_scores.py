@@ -6,7 +6,7 @@ import torch
 
 from r2d2net.prediction import Regression
 from r2d2net.tables.prediction_task import Task
-from r2d2net.tables.scores import Scored, baseline_of
+from r2d2net.tables.scores import Scored, _standard_error, baseline_of
 
 
 def test_the_best_constant_of_each_error_is_the_one_that_makes_it_least():
@@ -19,3 +19,8 @@ def test_the_best_constant_of_each_error_is_the_one_that_makes_it_least():
     tried = np.linspace(0, 100, 10_001)[:, None]
     assert constant["mae"] == pytest.approx(np.abs(y - tried).mean(1).min())
     assert constant["rmse"] == pytest.approx(np.sqrt(np.square(y - tried).mean(1).min()))
+
+
+def test_a_likelihood_of_zero_has_no_standard_error():
+    assert _standard_error(np.array([-1.0, -np.inf])) is None
+    assert _standard_error(np.array([-1.0, -3.0])) == pytest.approx(1.0)

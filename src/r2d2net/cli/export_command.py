@@ -42,6 +42,9 @@ def export(
     from r2d2net.tables.run_folder import load_run
 
     fitted = load_run(run)
+    if onnx.suffix.lower() != ".onnx" or onnx.is_dir():
+        what = "is a folder" if onnx.is_dir() else "does not end in .onnx"
+        raise ParameterError(what, argument="onnx", value=onnx, fix="give the name of a file such as model.onnx")
     make_folder(onnx.parent, "onnx")
     posterior = fitted.estimator.posterior_
     number = _draws(draws)

@@ -27,6 +27,7 @@ deviation takes for the spread of the means is not more than half of the central
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from statistics import NormalDist
 from typing import Any, Self
 
 import torch
@@ -40,6 +41,7 @@ from r2d2net.prediction import Mixture, Regression, like_draw
 CENTRAL = 0.9  # share of the draws whose means are taken as they are
 WIDER = 1.0  # standard deviations of the noise above the largest training target, the most that f is in a mean
 LOWEST = 0.05  # probability of less than the lowest mean where it is bounded
+Z_LOWEST = NormalDist().inv_cdf(LOWEST)
 TIMES = 3.0  # largest multiple of the largest training target to which that may lift a mean
 
 
@@ -74,6 +76,8 @@ class LogRegression(Mixture):
         median = self.samples.quantile(0.5, dim=0)
         if self.most is None:
             return median
+        if len(self.samples) == 1:  # in closed form, which exporters can follow
+            return self._mean_of_one(self.most)
         free = _finite(self._log_means(None).exp()).quantile(0.5, dim=0)
         bounded = (free > median).reshape(len(median), -1).any(1).nonzero()[:, 0]
         if len(bounded) == 0:
@@ -82,6 +86,15 @@ class LogRegression(Mixture):
         floor = torch.minimum(self[bounded].quantile(LOWEST), largest)
         median[bounded] = torch.maximum(median[bounded], torch.minimum(free[bounded], floor))
         return median
+
+    def _mean_of_one(self, most: Tensor) -> Tensor:
+        """Return the mean of one draw, whose quantiles are those of one log-normal law."""
+        f = self.log.samples[0]
+        deviation = self.log.noise_variance.expand(self.log.samples.shape)[0].sqrt()
+        below = (f + Z_LOWEST * deviation).exp()
+        floor = torch.minimum(_finite(below), _finite(TIMES * most.exp(), f.dtype))
+        free = _finite((f + deviation.square() / 2).exp())
+        return torch.maximum(self.samples[0], torch.minimum(free, floor))
 
     @property
     def epistemic(self) -> Tensor:

@@ -57,7 +57,7 @@ def evaluate_file(
             if lacking is not None:
                 raise DataError(f"lacks the target {lacking!r}", value=data, fix="`r2d2net predict` needs none")
         y = task.read_from(block)
-        there = ~np.isnan(y).reshape(len(y), -1).any(1)
+        there = ~(np.isnan(y) if y.ndim == 1 else np.isnan(y).any(1))
         known = there & (y >= 0 if not task.is_regression else True)
         without, unknown = without + int((~there).sum()), unknown + int((there & ~known).sum())
         read += len(block)

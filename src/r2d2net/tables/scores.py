@@ -228,4 +228,6 @@ def _array(tensor: torch.Tensor) -> Values:
 
 
 def _standard_error(values: Values) -> float | None:
-    return float(values.std(ddof=1) / math.sqrt(len(values))) if len(values) > 1 else None
+    if len(values) < 2 or not np.isfinite(values).all():
+        return None
+    return float(values.std(ddof=1) / math.sqrt(len(values)))
