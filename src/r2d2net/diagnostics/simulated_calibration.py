@@ -214,21 +214,9 @@ class _Simulator:
         request = Request(
             model=self.model,
             method=self.method,
-            automatic=False,
             epochs=self.epochs,
-            batch_size=None,
             seed=mix(self.seed, 1_000_000 + number) % (1 << 31),
-            validation=None,
-            patience=None,
-            score="nll",
-            prior=None,
-            restarts=1,
-            jobs=1,
-            n=None,
             standardize=False,
-            checkpoint_to=None,
-            checkpoint_every=3600.0,
-            resume=None,
         ).checked((self.x, y))
         prepared = prepare(self.model, (self.x, y), request.batch_size, request.seed, None, None, False)
         plans = request.with_epochs(prepared.batches.n, self.model).plans(prepared)

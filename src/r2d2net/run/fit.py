@@ -243,25 +243,25 @@ def fit(
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
-    """The arguments of `fit`, checked together."""
+    """The arguments of `fit`, checked together; by default one run, which is written nowhere."""
 
     model: BayesianModel[Any]
     method: Method
-    automatic: bool
     epochs: int | None
-    batch_size: int | None
     seed: int
-    validation: float | tuple[Any, Any] | None
-    patience: int | None
-    score: Literal["nll", "auroc"]
-    prior: Literal["auto"] | None
-    restarts: int
-    jobs: int | None
-    n: int | None
-    standardize: bool
-    checkpoint_to: str | Path | None
-    checkpoint_every: Literal["epoch"] | float
-    resume: str | Path | None
+    automatic: bool = False
+    batch_size: int | None = None
+    validation: float | tuple[Any, Any] | None = None
+    patience: int | None = None
+    score: Literal["nll", "auroc"] = "nll"
+    prior: Literal["auto"] | None = None
+    restarts: int = 1
+    jobs: int | None = 1
+    n: int | None = None
+    standardize: bool = True
+    checkpoint_to: str | Path | None = None
+    checkpoint_every: Literal["epoch"] | float = 3600.0
+    resume: str | Path | None = None
     chosen: str | None = None  # why "auto" chose the algorithm
     weighs: bool = False  # whether rows have weights
 

@@ -76,21 +76,10 @@ class Search:
         request = Request(
             model=model,
             method=candidate.method,
-            automatic=False,
             epochs=candidate.epochs,
-            batch_size=None,
             seed=mix(self.seed, fold + 1),
-            validation=None,
-            patience=None,
-            score="nll",
-            prior=None,
-            restarts=1,
-            jobs=1,
-            n=None,
             standardize=False,
-            checkpoint_to=None,
             checkpoint_every=self.checkpoint_every,
-            resume=None,
             weighs=self.weights is not None,
         ).checked(data)
         weights = self.of_rows(rows)

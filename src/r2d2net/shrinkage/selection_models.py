@@ -109,22 +109,8 @@ class SelectionModels:
         request = Request(
             model=model,
             method=method,
-            automatic=False,
             epochs=epochs,
-            batch_size=None,
             seed=self.seed,
-            validation=None,
-            patience=None,
-            score="nll",
-            prior=None,
-            restarts=1,
-            jobs=1,
-            n=None,
-            standardize=True,
-            checkpoint_to=None,
-            checkpoint_every=3600.0,
-            resume=None,
-            weighs=False,
         ).checked(data)
         prepared = prepare(model, data, request.batch_size, self.seed, None, None, True, None)
         plan = request.with_epochs(prepared.batches.n, model).plans(prepared)[0]
