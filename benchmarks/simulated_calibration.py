@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from PIL import Image
 from torch import nn
 
 import r2d2net as rn
@@ -82,6 +83,8 @@ def draw(rows: list[Row], path: Path) -> None:
     panels[0, 0].legend(frameon=False, fontsize="small")
     figure.supxlabel("share of truths inside 90% intervals")
     figure.savefig(path, dpi=110)
+    with Image.open(path) as picture:
+        picture.convert("RGB").quantize(256, dither=Image.Dither.NONE).save(path, optimize=True)
 
 
 def markdown(rows: list[Row], kind: str) -> list[str]:

@@ -127,7 +127,7 @@ def test_the_sdist_has_what_builds_and_tests_the_package_and_no_results(sdist: P
     assert {"pyproject.toml", "LICENSE", "README.md", "CHANGELOG.md", "Makefile", "constraints.txt"} <= names
     assert any(name.startswith("tests/") for name in names)
     assert not [name for name in names if name.startswith(("results/", "out/", ".venv"))]
-    assert sdist.stat().st_size < 2**21
+    assert sdist.stat().st_size < 2.5 * 2**20  # sources, tests and docs are 2.1 MiB; results/ would be 2.8 MiB more
 
 
 def test_the_wheel_has_every_file_of_the_package_and_nothing_else(wheel: Path) -> None:
