@@ -59,8 +59,8 @@ from r2d2net.priors.base import (
 )
 from r2d2net.priors.latent_noise import scale_for_r2
 from r2d2net.priors.r2d2_blocks import cavi_blocks, gibbs_blocks
+from r2d2net.priors.r2d2_density import beta_nodes, log_marginal
 from r2d2net.priors.r2d2_factors import R2D2Factors
-from r2d2net.priors.scale_quadrature import LAPLACE, log_scale_mixture
 
 if TYPE_CHECKING:
     from r2d2net.priors.grouped_r2d2 import GroupedR2D2
@@ -446,10 +446,10 @@ class R2D2(ContinuousScalePrior[R2D2Scales]):
             The log density of each element.
         """
         if self.total is None:
-            return self._log_marginal(w / self.sigma0) - math.log(self.sigma0)
-        log_weights, log_b = _beta_nodes(self.total, self._excess(w.numel() if weights is None else weights), w)
+            return log_marginal(w / self.sigma0, self.a_pi, self.b) - math.log(self.sigma0)
+        log_weights, log_b = beta_nodes(self.total, self._excess(w.numel() if weights is None else weights), w)
         terms = [
-            weight - 0.5 * at + self._log_marginal(w / self.sigma0 * torch.exp(-0.5 * at))
+            weight - 0.5 * at + log_marginal(w / self.sigma0 * torch.exp(-0.5 * at), self.a_pi, self.b)
             for weight, at in zip(log_weights, log_b, strict=True)
         ]
         return torch.logsumexp(torch.stack(terms), 0) - math.log(self.sigma0)
@@ -528,28 +528,6 @@ class R2D2(ContinuousScalePrior[R2D2Scales]):
             )
         return excess
 
-    def _log_marginal(self, w: Tensor) -> Tensor:
-        """log of int Laplace(w | s) BetaPrime(T | a_pi, b), s = sqrt(T / 2), for sigma0 = 1."""
-        a, b = self.a_pi, self.b
-        constant = math.log(2) + math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b)
-        # The mixing density of log s is as narrow as this for large shapes, and sits at log_unit.
-        spread = 0.5 * math.sqrt(_trigamma(a) + _trigamma(b))
-        widest = LAPLACE.step if max(a, b) <= 1 else LAPLACE.step / 2  # large shapes halve the strip
-        kernel = LAPLACE._replace(step=min(widest, spread / 2, 0.5 / math.sqrt(1 + 2 * b)))  # the last: in the tail
-        log_unit = 0.5 * math.log(max(a, 1.0) / b / 2)
-
-        def log_mixing(log_s: Tensor) -> Tensor:
-            log_t = 2 * (log_s + log_unit) + math.log(2)
-            return constant + a * log_t - (a + b) * softplus(log_t, threshold=60)
-
-        # E[1 / (2 s)] is finite from a_pi = 1/2 on
-        at_zero = math.inf
-        if a > 0.5:
-            at_zero = math.lgamma(a - 0.5) + math.lgamma(b + 0.5) - math.lgamma(a) - math.lgamma(b)
-            at_zero += log_unit - 0.5 * math.log(2)
-        density = log_scale_mixture(w / math.exp(log_unit), kernel, log_mixing, tail_rate=2 * b, log_at_zero=at_zero)
-        return density - log_unit
-
 
 def _are_small(tensors: Sequence[Tensor], scales: Sequence[R2D2Scales]) -> bool:
     """Return whether several layers without groups are few enough elements for one block."""
@@ -559,24 +537,3 @@ def _are_small(tensors: Sequence[Tensor], scales: Sequence[R2D2Scales]) -> bool:
 
 def _mean_rate(xi: Gamma, eta: Gamma | None) -> Tensor:
     return xi.mean if eta is None else xi.mean + eta.mean
-
-
-def _beta_nodes(a: float, e: float, like: Tensor) -> tuple[Tensor, Tensor]:
-    """Trapezoid nodes in logit B for B ~ Beta(a, e): (log weights, log B)."""
-    kind: dict[str, Any] = {"dtype": torch.float64, "device": like.device}
-    spread = math.sqrt(_trigamma(a) + _trigamma(e))
-    step = min(0.45, spread / 1.6)
-    middle = math.log(a / e)
-    # Beyond logit B = 40 the mixture does not feel B any more: that mass counts as B = 1.
-    y = torch.arange(middle - 45 / a - 10, min(middle + 45 / e + 10, 40.0), step, **kind)
-    log_b = -softplus(-y, threshold=60)
-    log_weights = a * log_b - e * softplus(y, threshold=60)
-    log_weights = log_weights + math.log(step) + math.lgamma(a + e) - math.lgamma(a) - math.lgamma(e)
-    rest = (1 - log_weights.exp().sum()).clamp(min=1e-300).log()
-    log_weights, log_b = torch.cat([log_weights, rest[None]]), torch.cat([log_b, rest.new_zeros(1)])
-    kept = log_weights > log_weights.max() - 45
-    return log_weights[kept].to(like.dtype), log_b[kept].to(like.dtype)
-
-
-def _trigamma(x: float) -> float:
-    return float(torch.special.polygamma(1, torch.tensor(x, dtype=torch.float64)))
