@@ -67,15 +67,14 @@ def test_intervals_of_path_and_network_cover(kind):
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", [pytest.param(k, marks=[pytest.mark.slow] if k == "wide" else []) for k in SHAPES])
 def test_intervals_of_many_problems_cover(kind):
-    """Predicted variances are those of the errors, but for wide tables, where they are a little too small.
+    """Predicted variances are those of the errors.
 
-    There 80 other problems had 1.17 +- .05 times the predicted variance (and 86.5% +- .8% of fresh rows covered); the
-    deviation of a problem's ratio is .41, so that four standard errors of 20 problems are .37.
+    Deviations of a problem's ratio are .41 for wide tables and .16 for others, so that the bounds are four standard
+    errors of 20 problems: a false alarm in 6e-5 of the seeds, which are pinned.
     """
     shares, ratios = coverage(kind, range(100, 120))
     require_coverage(shares)
-    excess, error = (0.17, 0.37) if kind == "wide" else (0.0, 0.15)
-    assert abs(float(ratios.mean()) - 1 - excess) < error
+    assert abs(float(ratios.mean()) - 1) < (0.37 if kind == "wide" else 0.15)
 
 
 def counted_twice(self, state, source):
@@ -108,19 +107,21 @@ def finished(x, y, **options):
 
 
 def test_spread_and_noise_fall_by_what_the_network_explains():
-    """c mean V = v: noise and the error of A, averaged over left-out rows, are the variance about the network."""
+    """c is the share of the residuals' variance that f leaves; it scales the path's spread, its noise and what both lack."""
     x, y, *_ = problem("bent", 0)
     y = (y - y.mean()) / y.std()
     trainer, state = finished(x, y)
-    c = state.beside.noise["variance"] / state.left_out
+    residual = state.residuals.var(0, correction=0)
+    c = state.beside.noise["variance"] / residual
     assert float(c) < 0.9  # the sine and the product are explained
     before = trainer.linear.source(state.linear).state
     path = trainer.linear.weight.of(before.weights).flatten(0, 1).squeeze(1)
-    after = trainer.source(state).state
-    assert torch.allclose(after.path.mean(0), path.mean(0), atol=1e-5)
-    assert torch.allclose(after.path.var(0), c * path.var(0), rtol=1e-3)
-    expected = c * (1 + 1 / len(x)) * before.noise["variance"].flatten(0, 1)
-    assert torch.allclose(after.noise["variance"], expected)
+    for left_out, lacking in ((residual + 0.1, 0.0), (residual - 0.1, 0.1)):
+        after = trainer.source(state._replace(left_out=left_out)).state
+        assert torch.allclose(after.path.mean(0), path.mean(0), atol=1e-5)
+        assert torch.allclose(after.path.var(0), c * path.var(0), rtol=1e-3)
+        expected = c * ((1 + 1 / len(x)) * before.noise["variance"].flatten(0, 1) + lacking)
+        assert torch.allclose(after.noise["variance"], expected)
 
 
 def test_residuals_are_those_of_rows_left_out():
@@ -137,10 +138,12 @@ def test_residuals_are_those_of_rows_left_out():
     assert torch.allclose(variance.squeeze(1) * scale**2, expected.variance[order], rtol=1e-4)
 
 
-def test_a_linear_function_is_predicted_as_by_linear_gibbs():
-    x, y, fresh, _ = problem("linear", 2)
-    both = fit(x, y).predict(fresh, 200)
-    layer = rn.fit(rn.BayesianModel(nn.Linear(8, 1)), (x, y), "lineargibbs", verbose=False).predict(fresh, 200)
+@pytest.mark.parametrize("kind", ["linear", "wide"])
+def test_a_linear_function_is_predicted_as_by_linear_gibbs(kind):
+    """With 40 rows of 200 columns the residuals of left-out rows have half of the variance that new rows will have."""
+    x, y, fresh, _ = problem(kind, 2)
+    both = fit(x, y, epochs=24 if kind == "wide" else None).predict(fresh, 200)
+    layer = rn.fit(rn.BayesianModel(nn.Linear(x.shape[1], 1)), (x, y), "lineargibbs", verbose=False).predict(fresh, 200)
     assert float((both.mean - layer.mean).abs().max()) < 0.3 * float(layer.std.mean())
     assert 0.85 < float(both.std.mean() / layer.std.mean()) < 1.2
 

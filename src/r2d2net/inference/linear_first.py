@@ -11,15 +11,17 @@
 
 The left-out residuals contain the error of A: their variance about f is v = mean (sigma^2 + error of A), so draws of A
 with noise v would count that error twice; A's mean with noise v counts it once, as if it were the same at every x. And
-sigma^2 of the first stage contains what f explains in the second. Both are put right by one number for each output,
-with V = mean_i V_i,
+sigma^2 of the first stage contains what f explains in the second. Both are put right by one number for each output: of
+the residuals' variance u, f leaves v, and what the first stage predicts is scaled by that share. With V = mean_i V_i,
 
-    c = min(1, v / V),   A'_k = mean(A) + sqrt(c) (A_k - mean(A)),   sigma'_k^2 = c (1 + 1/n) sigma_k^2 + max(0, v - V)
+    c = min(1, v / u),   A'_k = mean(A) + sqrt(c) (A_k - mean(A)),   sigma'_k^2 = c ((1 + 1/n) sigma_k^2 + max(0, u - V))
 
 Given f, A has a covariance proportional to the noise variance (A_j ~ N(0, sigma^2 g^2 v_j)), so that spread and noise
 fall by the same factor as f explains more; 1/n is the variance of b. The predictive variance about f, averaged over
-rows, is then v: errors of left-out rows are matched, each uncertainty counted once, and intervals are wider where A is
-less certain. Where f explains nothing, c is about 1 and the posterior is that of `LinearGibbs`. If in the end a network
+rows, is then c max(u, V): v where the residuals are as large as the first stage predicts them (u = V) or larger, each
+uncertainty counted once, and intervals are wider where A is less certain. Where inputs outnumber rows, u falls short of
+V: every draw of the scales has seen the row that is left out, and no weights undo that; V is the variance that holds.
+Where f explains nothing, c is about 1 and the posterior is that of `LinearGibbs`. If in the end a network
 whose Bayesian weights are all zero leaves less of the residuals than f does, it is taken for f: so f does no harm where
 the targets are a line to the last digits, which a draw of f cannot be.
 """
@@ -235,10 +237,10 @@ class TwoStages(Trainer[LinearFirstState]):
         if int(state.step) < self.linear_epochs or float(state.left_out.sum()) == 0:
             beside = without_weights(beside)
         else:
-            about, center = beside.noise["variance"], path.mean(0)
-            factor = (about / state.left_out).clamp(max=1)
-            path = center + factor.sqrt().unsqueeze(-1) * (path - center)
-            variance = factor * (1 + 1 / self.n) * variance + (about - state.left_out).clamp(min=0)
+            residual, center = state.residuals.var(0, correction=0).clamp(min=LEAST_NOISE), path.mean(0)
+            share = (beside.noise["variance"] / residual).clamp(max=1)
+            path = center + share.sqrt().unsqueeze(-1) * (path - center)
+            variance = share * ((1 + 1 / self.n) * variance + (residual - state.left_out).clamp(min=0))
         buffers = Parts.outer_names(beside.buffers)
         deviation = trainer.family.deviation(beside, trainer.blocks)
         stored = (path.flatten(1), beside.mean, deviation, beside.fixed, buffers, {"variance": variance})
