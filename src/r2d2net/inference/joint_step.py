@@ -19,7 +19,7 @@ from r2d2net.inference.adam import Moments, Step, adam_step, proximal_step
 from r2d2net.inference.descent import Descent
 from r2d2net.inference.layered_pass import LayeredPass, Room, standard_normal
 from r2d2net.inference.mean_field_family import Family, NormalNoise, Piece
-from r2d2net.inference.output_gradients import loss_of
+from r2d2net.inference.output_gradients import Loss, loss_of
 from r2d2net.likelihoods.base import Noise
 from r2d2net.model import BayesianModel
 
@@ -170,17 +170,35 @@ class JointStep:
         Returns:
             The new noise and the losses, (K,).
         """
-        x, y = batch
-        room = self._room(len(state.mean))
-        self._fill(room.parameters, state.mean, state.fixed)
-        output, tapes = self.layers.given(room, x)
-        loss = loss_of(self.model.likelihood, output, y, noise, sizes.noise_rate)
-        g_mean, g_fixed = self._parts(self.layers.gradients(room, tapes, loss.gradient))
+        loss, g_mean, g_fixed = self.gradients(state.mean, state.fixed, noise, batch, sizes.noise_rate)
         step, moments = Step.at(sizes.t, sizes.lr, self.unit), Moments(state.first, state.second)
         adam_step(state.mean, g_mean, moments, step)
         proximal_step(state.mean, moments, step, state.precision, sizes.beta)
         self._step_fixed(state, g_fixed, sizes)
         return loss.noise, loss.nll
+
+    def gradients(
+        self, weights: Tensor, fixed: Tensor, noise: Noise, batch: tuple[Tensor, Tensor], noise_rate: float
+    ) -> tuple[Loss, Tensor, Tensor]:
+        """Compute the losses of networks whose weights are given, and their gradients.
+
+        Args:
+            weights: Bayesian weights, (K, weights).
+            fixed: Deterministic parameters, (K, deterministic parameters).
+            noise: Learnt parameters of the likelihood, (K, ...).
+            batch: Inputs (K, rows, inputs) and targets (K, rows, ...).
+            noise_rate: Weight of the batch in running means of what the likelihood learns.
+
+        Returns:
+            The losses, and their gradients in the weights and in the deterministic parameters: those in the former
+            again where there are none of the latter.
+        """
+        x, y = batch
+        room = self._room(len(weights))
+        self._fill(room.parameters, weights, fixed)
+        output, tapes = self.layers.given(room, x)
+        loss = loss_of(self.model.likelihood, output, y, noise, noise_rate)
+        return loss, *self._parts(self.layers.gradients(room, tapes, loss.gradient))
 
     def _unit_noise(self, family: Family, mean: Tensor, generators: Sequence[torch.Generator]) -> Tensor:
         if isinstance(family.noise, NormalNoise):
