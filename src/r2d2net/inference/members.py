@@ -53,6 +53,8 @@ def are_alike(trainers: Sequence[Trainer[Any]], rows: int) -> bool:
 
 
 def _is_like(one: Any, other: Any) -> bool:
+    if isinstance(one, MeanField) and one.graphed is not None:  # runs of their own
+        return False
     if isinstance(one, MeanField) and one.scales.update != other.scales.update:  # SVGI averages for some priors alone
         return False
 
@@ -171,8 +173,9 @@ class MeanFieldMembers(Members):
         trainer = self.trainer
         assert trainer.joint is not None
         sizes, local = trainer.sizes(t, batch[0].shape[1]), trainer.local is not None
+        moves = trainer.joint.moves(sizes)
         return trainer.joint.mean_field(
-            trainer.family, self.matrices, self.noise, batch, generators, sizes, local=local
+            trainer.family, self.matrices, self.noise, batch, generators, moves, local=local
         )
 
     def _sweep(self, drawn: Tensor | None, nll: Tensor, generators: Sequence[torch.Generator]) -> None:
