@@ -10,8 +10,9 @@
 * chains: a step of four and of eight chains of SGLD and SGHMC side by side, of one.
 
 Ratios within one process of one thread, of processor time, in rounds whose contestants take turns; medians over the
-rounds. `speed.py` has these rows among its own; `--into` replaces in its file those that were measured. Limits are those that the step and
-the fit were made to meet; eight members of the larger network are bound by their products and normal numbers.
+rounds. `speed.py` has these rows among its own; `--into` replaces in its file those that were measured. Limits are
+those that the step and the fit were made to meet; eight members of the larger network are bound by their products and
+normal numbers.
 """
 
 from __future__ import annotations
@@ -239,7 +240,7 @@ def main() -> None:
     for row in small_networks(quick=options.quick, only=options.only):
         found.append(row)
         over = "" if row["limit"] is None or row["value"] <= row["limit"] else f"  beyond {row['limit']}"
-        print(f"{row['what']:<26}{row['who']:<34}{row['value']:.2f} {row['unit']}{over}", flush=True)
+        print(f"{row['what']:<32}{row['who']:<34}{row['value']:.2f} {row['unit']}{over}", flush=True)
     if options.into:
         content = json.loads(options.into.read_text("utf-8"))
         measured = {row["what"] for row in found}
