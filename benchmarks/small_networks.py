@@ -1,16 +1,18 @@
 """Cost of training small networks, as tables need them, compared with plain training: perceptrons, batches of 100 rows.
 
-    python benchmarks/small_networks.py [--quick] [--into results/benchmarks/speed.json]
+    python benchmarks/small_networks.py [--quick] [--only chains] [--into results/benchmarks/speed.json]
 
 * steps: a step of 8-50-50-1, with drawn activations or drawn weights, of plain training (torch's Adam, and fused).
 * fit: a whole `fit` of 1,500 steps with preparing, history and a validation score in every epoch, of a plain loop of as
   many steps that shuffles its rows and has a validation loss in every epoch.
 * members: a step of eight members side by side (`inference.members`), and a whole `fit` of eight restarts or members,
   of one.
+* chains: a step of four and of eight chains of SGLD and SGHMC side by side, of one.
 
 Ratios within one process of one thread, of processor time, in rounds whose contestants take turns; medians over the
-rounds. `speed.py` has these rows among its own; `--into` replaces them in its file. Limits are those that the step and
-the fit were made to meet; eight members of the larger network are bound by their products and normal numbers.
+rounds. `speed.py` has these rows among its own; `--into` replaces in its file those that were measured. Limits are
+those that the step and the fit were made to meet; eight members of the larger network are bound by their products and
+normal numbers.
 """
 
 from __future__ import annotations
@@ -41,11 +43,14 @@ METHODS: dict[str, Callable[[], tuple[Any, Any]]] = {
     "R2D2 by CAVI": lambda: (rn.inference.CAVI(), rn.priors.R2D2()),
     "Gaussian by MAP": lambda: (rn.inference.MAP(), rn.priors.Gaussian()),
 }
+CHAINS = {"R2D2 by SGLD": rn.inference.SGLD, "R2D2 by SGHMC": rn.inference.SGHMC}
+CHAIN_STEPS = 2000  # of a run of chains, of which what is timed is the burn-in
 LIMITS = {
     ("a step", LOCAL): 2.0,
     ("a step", DRAWN): 1.6,
     ("a fit of 1,500 steps", LOCAL): 2.2,
     **{(f"a step of {MEMBERS}, {widths}", name): 2.0 for widths in WIDTHS for name in METHODS},
+    **{(f"a step of {MEMBERS} chains, {widths}", name): 2.0 for widths in WIDTHS for name in CHAINS},
 }
 
 
@@ -74,10 +79,10 @@ def plain_step(net: nn.Module, *, fused: bool | None = None) -> Callable[[Tensor
     return step
 
 
-def own_step(method: Any, prior: Any, widths: tuple[int, ...]) -> Step:
+def own_step(method: Any, prior: Any, widths: tuple[int, ...], steps: int = 100_000) -> Step:
     """Return the step of one run of ours."""
     x, y = rows(ROWS)
-    trainer = method.build(rn.BayesianModel(perceptron(widths), prior), n=N, steps=100_000)
+    trainer = method.build(rn.BayesianModel(perceptron(widths), prior), n=N, steps=steps)
     g = torch.Generator().manual_seed(0)
     state = trainer.init(y, g)
 
@@ -89,12 +94,12 @@ def own_step(method: Any, prior: Any, widths: tuple[int, ...]) -> Step:
     return step
 
 
-def members_step(method: Any, prior: Any, widths: tuple[int, ...]) -> Step:
-    """Return the step of eight runs side by side."""
-    x, y = (torch.stack(parts) for parts in zip(*(rows(ROWS, k) for k in range(MEMBERS)), strict=True))
+def members_step(method: Any, prior: Any, widths: tuple[int, ...], count: int = MEMBERS, steps: int = 100_000) -> Step:
+    """Return the step of several runs side by side."""
+    x, y = (torch.stack(parts) for parts in zip(*(rows(ROWS, k) for k in range(count)), strict=True))
     model = rn.BayesianModel(perceptron(widths), prior)
-    trainers = [method.build(model, n=N, steps=100_000) for _ in range(MEMBERS)]
-    generators = [torch.Generator().manual_seed(k) for k in range(MEMBERS)]
+    trainers = [method.build(model, n=N, steps=steps) for _ in range(count)]
+    generators = [torch.Generator().manual_seed(k) for k in range(count)]
     members = members_of(trainers, [t.init(y[0], g) for t, g in zip(trainers, generators, strict=True)])
     return lambda: members.step((x, y), generators)
 
@@ -140,7 +145,7 @@ def contest(
     times = turns(contestants, rounds, count, time.process_time)
     for unit, pairs in references.items():
         for who, reference in pairs.items():
-            name = who.removesuffix(" x 8")
+            name = who.partition(" x ")[0]
             yield {
                 "section": SECTION,
                 "what": what,
@@ -158,15 +163,38 @@ def to_plain(contestants: dict[str, Step]) -> dict[str, dict[str, str]]:
     return {unit: dict.fromkeys(contestants, reference) for unit, reference in units.items()}
 
 
-def small_networks(*, quick: bool = False) -> Iterator[dict[str, Any]]:
-    """Measure all.
+def small_networks(*, quick: bool = False, only: str = "") -> Iterator[dict[str, Any]]:
+    """Measure all, or one part.
 
     Args:
         quick: Fewer rounds.
+        only: "chains" for these alone.
 
     Yields:
         The fields of a row of `speed.py`.
     """
+    if only != "chains":
+        yield from networks(quick=quick)
+    yield from chains(quick=quick)
+
+
+def chains(*, quick: bool = False) -> Iterator[dict[str, Any]]:
+    """Measure chains of samplers side by side, against one."""
+    for net, widths in WIDTHS.items():
+        prior = rn.priors.R2D2()
+        steps = {who: own_step(kind(), prior, widths, CHAIN_STEPS) for who, kind in CHAINS.items()}
+        for count in (4, MEMBERS):
+            several = {
+                f"{who} x {count}": members_step(kind(), prior, widths, count, CHAIN_STEPS)
+                for who, kind in CHAINS.items()
+            }
+            pairs = dict(zip(several, steps, strict=True))
+            what = f"a step of {count} chains, {net}"
+            yield from contest(what, {**steps, **several}, {"of one": pairs}, 7 if quick else 25, 16)
+
+
+def networks(*, quick: bool = False) -> Iterator[dict[str, Any]]:
+    """Measure steps and fits of one network and of eight."""
     rounds, count = (7, 16) if quick else (25, 32)
     widths, batch = WIDTHS["8-50-50-1"], rows(ROWS)
     plain, fused = (plain_step(perceptron(widths), fused=fused) for fused in (None, True))
@@ -204,18 +232,22 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="fewer rounds")
     parser.add_argument("--into", type=Path, help="file of speed.py in which these rows are replaced")
+    parser.add_argument("--only", choices=["chains"], default="", help="measure these alone")
     options = parser.parse_args()
     torch.set_num_threads(1)
     steady_memory()
     found = []
-    for row in small_networks(quick=options.quick):
+    for row in small_networks(quick=options.quick, only=options.only):
         found.append(row)
         over = "" if row["limit"] is None or row["value"] <= row["limit"] else f"  beyond {row['limit']}"
-        print(f"{row['what']:<26}{row['who']:<34}{row['value']:.2f} {row['unit']}{over}", flush=True)
+        print(f"{row['what']:<32}{row['who']:<34}{row['value']:.2f} {row['unit']}{over}", flush=True)
     if options.into:
         content = json.loads(options.into.read_text("utf-8"))
-        content["rows"] = [row for row in content["rows"] if row["section"] != SECTION] + found
-        content[SECTION] = provenance({"quick": options.quick}, seed=0)
+        measured = {row["what"] for row in found}
+        kept = [row for row in content["rows"] if row["section"] != SECTION or row["what"] not in measured]
+        content["rows"] = kept + found
+        name = " ".join(part for part in (SECTION, options.only) if part)
+        content[name] = provenance({"quick": options.quick}, seed=0)
         write_json(options.into, content)
 
 

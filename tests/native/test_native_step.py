@@ -173,5 +173,6 @@ def test_auto_takes_torch_where_there_are_no_kernels(method):
 
 
 def test_other_words_are_refused():
-    with pytest.raises(ParameterError, match=r"^compile='yes' is out of range: use True, False, 'native' or 'auto'$"):
+    words = "use True, False, 'native', 'graphs' or 'auto'"
+    with pytest.raises(ParameterError, match=rf"^compile='yes' is out of range: {words}$"):
         SVGI(compile="yes")

@@ -2,29 +2,24 @@
 
 import json
 import re
+import subprocess
+import sys
 from html.parser import HTMLParser
 from pathlib import Path
+from xml.etree import ElementTree
 
 import numpy as np
 import pandas as pd
 import pytest
 
 from browser import look, needs_browser
-from r2d2net.report.document import Drawing
+from r2d2net.report.chart_files import COLOURS, RULES
 from r2d2net.report.pair_chart import pairs_table
 from r2d2net.report.run_page import verdict_of, write_run_page
 from r2d2net.report.run_sections import baselines_table, class_scores, true_probability
 
 HOSTILE = '</script><script>window.hurt=1</script><img src=x onerror="window.hurt=1">\'"&amp;{{ 7*7 }} a_very_long_name'
 LONG = "W" * 300
-
-
-@pytest.fixture(autouse=True)
-def _without_figures(monkeypatch):
-    """The PNG files of the folder are drawn by matplotlib, which takes seconds, and are not on the page."""
-    for name in ("draw_learning_curve", "draw_regression", "draw_relevance", "draw_reliability"):
-        monkeypatch.setattr(f"r2d2net.report.run_page.{name}", lambda *parts: None)
-    monkeypatch.setattr("r2d2net.report.run_page.drawing", lambda caption, figure, name: Drawing(caption, name, b""))
 
 
 class Tags(HTMLParser):
@@ -143,6 +138,33 @@ def test_strings_of_the_user_are_never_markup(tmp_path, classes, newer):
     assert not [attrs for _, attrs in tags if any(name.startswith("on") or name in ("src", "href") for name in attrs)]
     assert "{{ 7*7 }}" in text
     assert any(HOSTILE in (attrs.get("data-tip") or "") for _, attrs in tags)  # the parser gives it back whole
+
+
+@pytest.mark.parametrize("classes", KINDS.values(), ids=KINDS)
+def test_files_of_the_charts_need_no_page(tmp_path, classes):
+    """They are sound XML whatever the columns are called, with a title, a key and colours of their own."""
+    made_run(tmp_path, classes=classes)
+    own = ("confusion", "probabilities", "reliability") if classes else ("predictions", "errors", "calibration")
+    files = {path.stem: path.read_text(encoding="utf-8") for path in (tmp_path / "figures").iterdir()}
+    assert files.keys() == {*own, "inputs", "learning-curve"}
+    style = RULES + " ".join(f".{colour} .dot.{colour} .line.{colour}" for colour in COLOURS)
+    for name, text in files.items():
+        root = ElementTree.fromstring(text)
+        tags = {element.tag.removeprefix("{http://www.w3.org/2000/svg}") for element in root.iter()}
+        assert tags <= {"svg", "style", "rect", "text", "line", "circle", "polyline", "polygon"}
+        assert "var(" not in text
+        assert "data-" not in text
+        used = {kind for element in root.iter() for kind in element.get("class", "").split()}
+        without = {"bar", "dot", "key", "good"}  # whose colour is that of another class
+        assert all(re.search(rf"\.{kind}\b", style) for kind in used - without), (name, used)
+    texts = [element.text for element in ElementTree.fromstring(files["learning-curve"]).iter() if element.text]
+    assert {"Learning curve", "training rows"} <= set(texts)
+
+
+def test_a_page_is_written_without_matplotlib():
+    """Its import and drawings took a fifth of the time of a fit of a small table."""
+    code = "import sys, r2d2net.report.run_page; sys.exit('matplotlib' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
 def test_page_shows_what_the_run_says(tmp_path):

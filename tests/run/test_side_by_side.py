@@ -10,6 +10,7 @@ import r2d2net as rn
 from r2d2net import inference, likelihoods, priors
 from r2d2net.inference.base import flatten
 from r2d2net.inference.chain_members import ChainMembers
+from r2d2net.inference.langevin_members import LangevinMembers
 from r2d2net.inference.members import Members
 from r2d2net.posterior import Posterior
 from r2d2net.run import several_runs, side_by_side
@@ -31,10 +32,11 @@ def network(outputs=1, *, path=False):
     return rn.nets.mlp(3, [8, 6], outputs, linear=path).double()
 
 
-def fit(method, own_prior=None, likelihood=None, *, classes=False, counts=False, path=False, **options):
+def fit(method, own_prior=None, likelihood=None, *, classes=False, counts=False, path=False, bias="own", **options):
     x, y = data()
     y = (y > 10).long() if classes else (y - y.min()).round() if counts else y
-    model = rn.BayesianModel(network(2 if classes else 1, path=path), own_prior, likelihood)
+    own_bias = {} if bias == "own" else {"bias": bias}
+    model = rn.BayesianModel(network(2 if classes else 1, path=path), own_prior, likelihood, **own_bias)
     return rn.fit(model, (x, y), method, **{**FAST, **options})
 
 
@@ -133,6 +135,20 @@ CASES = {
         {"restarts": RUNS, "counts": True, **BY_CHAINS},
     ),
     "chains-path": (inference.MCLMC(**CHAINS), priors.R2D2(), None, {"prior": "auto", "path": True, **BY_CHAINS}),
+    "sgld": (inference.SGLD(chains=RUNS), priors.R2D2(), None, {}),
+    "sgld-classes": (
+        inference.SGLD(preconditioner="none", thin=2),
+        priors.Horseshoe(),
+        likelihoods.Categorical(),
+        {"restarts": RUNS, "classes": True},
+    ),
+    "sghmc-cycles-path": (
+        inference.SGHMC(chains=RUNS, cycles=2),
+        priors.Gaussian(),
+        None,
+        {"path": True, "bias": None, "epochs": 6},
+    ),
+    "sghmc-counts": (inference.SGHMC(chains=RUNS), priors.R2D2(), likelihoods.Poisson(), {"counts": True}),
     "ensemble": (inference.DeepEnsemble(members=RUNS), priors.Gaussian(), None, {}),
     "ensemble-validation": (inference.DeepEnsemble(members=RUNS), priors.Gaussian(), None, {"validation": 0.2}),
 }
@@ -165,10 +181,10 @@ def test_runs_are_those_one_by_one(case, ends, monkeypatch):
     [
         (inference.SVGI(), nn.Sequential(nn.Linear(3, 4), nn.Dropout(0.1), nn.Linear(4, 1)).double()),
         (inference.SVGI(clip=1.0), network()),
-        (inference.SGLD(chains=2), network()),
+        (inference.SGLD(chains=2, clip=1.0), network()),
         (inference.MCDropout(), network()),
     ],
-    ids=["dropout-layer", "clip", "chains", "mc-dropout"],
+    ids=["dropout-layer", "clip", "clipped-chains", "mc-dropout"],
 )
 def test_others_go_one_by_one(method, net, ends):
     model = rn.BayesianModel(net, priors.Gaussian())
@@ -185,6 +201,18 @@ def test_groups_are_of_a_bounded_size(monkeypatch):
     posterior = fit("svgi", restarts=5, epochs=2)
     assert sizes == [2, 2]
     assert len(posterior.candidates) == 5
+
+
+def test_draws_that_would_take_too_much_memory_are_made_by_fewer_chains_at_a_time(monkeypatch, ends):
+    size = 8 * sum(p.numel() for p in network().parameters()) * 8  # 8 draws of 8 bytes a number
+    monkeypatch.setattr(side_by_side, "STORE", 2 * size)
+    fit(inference.SGLD(chains=RUNS), priors.R2D2())
+    assert ends.pop("together") == 2
+    assert len(ends) == RUNS
+    ends.clear()
+    monkeypatch.setattr(side_by_side, "STORE", size)
+    fit(inference.SGLD(chains=RUNS), priors.R2D2())
+    assert "together" not in ends
 
 
 def test_processes_give_the_same_bits(monkeypatch):
@@ -325,6 +353,53 @@ def test_chains_that_diverge_are_out_and_the_others_go_on(ends, monkeypatch):
     posterior = fit(inference.MCLMC(**CHAINS), **options)
     assert [entry["validation"] is None for entry in posterior.candidates] == [False, True, False]
     assert ("given", 1) not in ends
+    for key in (("given", 0), ("given", 2)):
+        assert same(ends[key], unspoilt[key])
+
+
+@pytest.mark.parametrize("after", [5, 13])
+def test_langevin_chains_killed_and_resumed(after, tmp_path, monkeypatch):
+    """Killed in the burn-in, and while draws are kept: bitwise as if nothing had happened."""
+    alone = fit(inference.SGHMC(chains=RUNS, thin=2), priors.R2D2())
+    step, taken = LangevinMembers.step, []
+
+    def counted(*arguments):
+        taken.append(1)
+        if len(taken) == after + 1:
+            raise Killed
+        return step(*arguments)
+
+    monkeypatch.setattr(LangevinMembers, "step", counted)
+    options = {"resume": tmp_path, "checkpoint_every": 0}
+    with pytest.raises(Killed):
+        fit(inference.SGHMC(chains=RUNS, thin=2), priors.R2D2(), **options)
+    resumed = fit(inference.SGHMC(chains=RUNS, thin=2), priors.R2D2(), **options)
+    assert len(taken) == 16 + 1
+    assert same(resumed, alone)
+    assert resumed.history == alone.history
+
+
+@pytest.mark.parametrize("runs_away", [False, True])
+def test_langevin_chains_that_diverge_are_out_and_the_others_go_on(runs_away, ends, monkeypatch):
+    """Infinite weights while draws are kept, or a loss that grew beyond all sense although it is finite."""
+    chains, options = inference.SGLD(), {"own_prior": priors.R2D2(), "restarts": RUNS}
+    fit(chains, **options)
+    unspoilt = dict(ends)
+    ends.clear()
+    step = LangevinMembers.step
+
+    def spoilt(members, batch, generators):
+        losses = step(members, batch, generators)
+        if int(members.steps[0]) == 12:
+            state = members.states[1]
+            (state.watch.loss if runs_away else state.weights).fill_(1e6 if runs_away else math.inf)
+        return losses
+
+    monkeypatch.setattr(LangevinMembers, "step", spoilt)
+    posterior = fit(chains, **options)
+    assert [entry["validation"] is None for entry in posterior.candidates] == [False, True, False]
+    error = posterior.candidates[1]["error"]
+    assert ("ran away" in error) if runs_away else error.startswith(("the loss became", "training diverged"))
     for key in (("given", 0), ("given", 2)):
         assert same(ends[key], unspoilt[key])
 

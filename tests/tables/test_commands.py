@@ -30,7 +30,7 @@ def test_fit_writes_a_run_and_says_what_it_did(price_run):
     assert "column name left out: 320 different texts" in ended.error
     assert {path.name for path in folder.iterdir()} == PARTS
     assert {path.name for path in (folder / "figures").iterdir()} == {
-        *("predictions.png", "inputs.png", "learning-curve.png"),
+        *("predictions.svg", "errors.svg", "calibration.svg", "inputs.svg", "learning-curve.svg"),
     }
     found = ended.json
     assert found["test"]["rmse"] < 1 < 2.5 < found["test"]["constant"]["rmse"]
@@ -63,7 +63,7 @@ def test_classes(kind_run, tables):
     assert "task: binary of high, low (detected; --task overrides)" in ended.error
     assert "accuracy" in ended.out
     assert "best constant" in ended.out
-    assert (folder / "figures" / "reliability.png").exists()
+    assert (folder / "figures" / "reliability.svg").exists()
     predicted = command("predict", folder, tables / "new.csv", "--keep", "name,kind", "-o", tables / "kinds.csv")
     assert predicted.code == 0, predicted.error
     rows = pd.read_csv(tables / "kinds.csv")

@@ -94,7 +94,7 @@ def test_the_page_has_sections_of_each_target(run):
             f"x on {target}",
         ):
             assert part in page, part
-    assert {path.name for path in (run / "figures").iterdir()} >= {"predictions-1.png", "predictions-2.png"}
+    assert {path.name for path in (run / "figures").iterdir()} >= {"predictions-1.svg", "predictions-2.svg"}
     effects = json.loads((run / "effects.json").read_text())["effects"]
     assert [entry["target"] for entry in effects[:2]] == ["far", "near"]
 

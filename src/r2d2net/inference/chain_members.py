@@ -21,7 +21,7 @@ from r2d2net.inference.chain_potential import row_log_likelihoods
 from r2d2net.inference.chain_walk import Walkers, walk
 from r2d2net.inference.layered_gradient import slope_of
 from r2d2net.inference.mclmc import MCLMCState, MicrocanonicalChains, there_in
-from r2d2net.inference.members import Members, are_alike, members_of
+from r2d2net.inference.members import MeanFieldMembers, are_alike
 from r2d2net.inference.microcanonical import Point, Potential, StepSize
 
 
@@ -61,7 +61,7 @@ class ChainMembers:
 
     def __init__(self, trainers: Sequence[MicrocanonicalChains], states: Sequence[MCLMCState]) -> None:
         self.trainers, self.trainer = list(trainers), trainers[0]
-        self.starts: Members = members_of([t.svgi.trainer for t in trainers], [state.start for state in states])
+        self.starts = MeanFieldMembers([t.svgi.trainer for t in trainers], [state.start for state in states])
         self.states = [state._replace(start=own) for state, own in zip(states, self.starts.states, strict=True)]
 
     @property

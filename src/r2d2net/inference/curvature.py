@@ -33,14 +33,15 @@ def largest_curvature(
     """Compute the largest |eigenvalue| of P^1/2 H P^1/2.
 
     Args:
-        gradient: Gradient of the loss at the present point moved by a vector, (parameters,).
-        here: The gradient at the present point, (parameters,).
-        metric: The diagonal of P, (parameters,).
+        gradient: Gradient of the loss at the present point moved by a vector, (..., parameters); all problems of a
+            batch are moved and differentiated at once.
+        here: The gradient at the present point, (..., parameters).
+        metric: The diagonal of P, (..., parameters).
         unit: Units in which the size of a move is measured, (parameters,).
         iterations: Products with H.
 
     Returns:
-        The eigenvalue, a scalar tensor, from below; 0 where the gradient is zero.
+        The eigenvalue, (...), from below; 0 where the gradient is zero.
 
     Example:
         >>> H = torch.diag(torch.tensor([1.0, 5.0, 2.0]))
@@ -51,10 +52,10 @@ def largest_curvature(
     root, tiny = metric.sqrt(), torch.finfo(metric.dtype).tiny
     product = root * here
     for _ in range(iterations):
-        shift = root * (product / torch.linalg.vector_norm(product).clamp(min=tiny))
-        size = NUDGE / torch.linalg.vector_norm(shift / unit).clamp(min=tiny)
+        shift = root * (product / torch.linalg.vector_norm(product, dim=-1, keepdim=True).clamp(min=tiny))
+        size = NUDGE / torch.linalg.vector_norm(shift / unit, dim=-1, keepdim=True).clamp(min=tiny)
         product = root * (gradient(shift * size) - here) / size
-    return torch.linalg.vector_norm(product)
+    return torch.linalg.vector_norm(product, dim=-1)
 
 
 def random_states(device: torch.device) -> list[Tensor]:

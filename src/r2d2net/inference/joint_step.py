@@ -19,7 +19,7 @@ from r2d2net.inference.adam import Moments, Step, adam_step, proximal_step
 from r2d2net.inference.descent import Descent
 from r2d2net.inference.layered_pass import LayeredPass, Room, standard_normal
 from r2d2net.inference.mean_field_family import Family, NormalNoise, Piece
-from r2d2net.inference.output_gradients import loss_of
+from r2d2net.inference.output_gradients import Loss, loss_of
 from r2d2net.likelihoods.base import Noise
 from r2d2net.model import BayesianModel
 
@@ -100,7 +100,7 @@ class JointStep:
         noise: Noise,
         batch: tuple[Tensor, Tensor],
         generators: Sequence[torch.Generator],
-        sizes: Sizes,
+        moves: Moves,
         *,
         local: bool,
     ) -> tuple[Tensor | None, Noise, Tensor]:
@@ -112,7 +112,7 @@ class JointStep:
             noise: Learnt parameters of the likelihood, (K, ...).
             batch: Inputs (K, rows, inputs) and targets (K, rows, ...).
             generators: Source of randomness of each posterior.
-            sizes: Number and sizes of the step.
+            moves: Steps of means, deviations and deterministic parameters; see `moves`.
             local: Whether activations are drawn and not state.
 
         Returns:
@@ -134,7 +134,7 @@ class JointStep:
             drawn = torch.addcmul(mean, self._unit_noise(family, mean, generators), scale)
             self._fill(room.parameters, drawn, state.fixed)
             output, tapes = self.layers.given(room, x)
-        loss = loss_of(self.model.likelihood, output, y, noise, sizes.noise_rate)
+        loss = loss_of(self.model.likelihood, output, y, noise, moves.noise_rate)
         g_mean, g_fixed = self._parts(self.layers.gradients(room, tapes, loss.gradient))
         if drawn is None:
             g_mean, g_rho = g_mean.chunk(2)
@@ -153,9 +153,8 @@ class JointStep:
             g_mean,
             g_rho,
         )
-        step = Step.at(sizes.t, sizes.lr, self.unit)
-        family.form.update(piece, step, Step.at(sizes.t, sizes.lr_rho), sizes.beta)
-        self._step_fixed(state, g_fixed, sizes)
+        family.form.update(piece, moves.mean, moves.rho, moves.beta)
+        self._step_fixed(state, g_fixed, moves.fixed)
         return drawn, loss.noise, loss.nll
 
     def point(self, state: Matrices, noise: Noise, batch: tuple[Tensor, Tensor], sizes: Sizes) -> tuple[Noise, Tensor]:
@@ -170,17 +169,35 @@ class JointStep:
         Returns:
             The new noise and the losses, (K,).
         """
-        x, y = batch
-        room = self._room(len(state.mean))
-        self._fill(room.parameters, state.mean, state.fixed)
-        output, tapes = self.layers.given(room, x)
-        loss = loss_of(self.model.likelihood, output, y, noise, sizes.noise_rate)
-        g_mean, g_fixed = self._parts(self.layers.gradients(room, tapes, loss.gradient))
+        loss, g_mean, g_fixed = self.gradients(state.mean, state.fixed, noise, batch, sizes.noise_rate)
         step, moments = Step.at(sizes.t, sizes.lr, self.unit), Moments(state.first, state.second)
         adam_step(state.mean, g_mean, moments, step)
         proximal_step(state.mean, moments, step, state.precision, sizes.beta)
-        self._step_fixed(state, g_fixed, sizes)
+        self._step_fixed(state, g_fixed, Step.at(sizes.t, sizes.lr, self.fixed_unit))
         return loss.noise, loss.nll
+
+    def gradients(
+        self, weights: Tensor, fixed: Tensor, noise: Noise, batch: tuple[Tensor, Tensor], noise_rate: float
+    ) -> tuple[Loss, Tensor, Tensor]:
+        """Compute the losses of networks whose weights are given, and their gradients.
+
+        Args:
+            weights: Bayesian weights, (K, weights).
+            fixed: Deterministic parameters, (K, deterministic parameters).
+            noise: Learnt parameters of the likelihood, (K, ...).
+            batch: Inputs (K, rows, inputs) and targets (K, rows, ...).
+            noise_rate: Weight of the batch in running means of what the likelihood learns.
+
+        Returns:
+            The losses, and their gradients in the weights and in the deterministic parameters: those in the former
+            again where there are none of the latter.
+        """
+        x, y = batch
+        room = self._room(len(weights))
+        self._fill(room.parameters, weights, fixed)
+        output, tapes = self.layers.given(room, x)
+        loss = loss_of(self.model.likelihood, output, y, noise, noise_rate)
+        return loss, *self._parts(self.layers.gradients(room, tapes, loss.gradient))
 
     def _unit_noise(self, family: Family, mean: Tensor, generators: Sequence[torch.Generator]) -> Tensor:
         if isinstance(family.noise, NormalNoise):
@@ -208,10 +225,23 @@ class JointStep:
         size = self.model.size
         return gradient[:, :size].contiguous(), gradient[:, size:].contiguous()
 
-    def _step_fixed(self, state: Matrices, gradient: Tensor, sizes: Sizes) -> None:
+    def moves(self, sizes: Sizes) -> Moves:
+        """Return the steps of mean-field posteriors.
+
+        Args:
+            sizes: Number and sizes of the step.
+
+        Returns:
+            The steps.
+        """
+        of_mean = Step.at(sizes.t, sizes.lr, self.unit)
+        of_fixed = of_mean._replace(unit=self.fixed_unit)
+        return Moves(of_mean, Step.at(sizes.t, sizes.lr_rho), of_fixed, sizes.beta, sizes.noise_rate)
+
+    def _step_fixed(self, state: Matrices, gradient: Tensor, step: Step) -> None:
         if self.model.fixed_size:
             moments = Moments(state.fixed_first, state.fixed_second)
-            adam_step(state.fixed, gradient[: len(state.fixed)], moments, Step.at(sizes.t, sizes.lr, self.fixed_unit))
+            adam_step(state.fixed, gradient[: len(state.fixed)], moments, step)
 
 
 class Sizes(NamedTuple):
@@ -230,6 +260,24 @@ class Sizes(NamedTuple):
     lr_rho: float
     beta: float
     noise_rate: float
+
+
+class Moves(NamedTuple):
+    """What a step of mean-field posteriors is told; tensors where it is recorded (see `graphed_step`).
+
+    Attributes:
+        mean: Step of the means.
+        rho: Step of rho.
+        fixed: Step of the deterministic parameters.
+        beta: Weight of the KL.
+        noise_rate: Weight of the batch in running means of what the likelihood learns.
+    """
+
+    mean: Step
+    rho: Step
+    fixed: Step
+    beta: float | Tensor
+    noise_rate: float | Tensor
 
 
 def joint_step_of(model: BayesianModel[Any], descent: Descent) -> JointStep | None:

@@ -38,6 +38,7 @@ from r2d2net.inference.base import Batch, Draws, Info, Trainer
 from r2d2net.inference.collection import Collection, CollectionState, Kept, collected, first, keep, no_draws, room_for
 from r2d2net.inference.curvature import largest_curvature, random_states, restore_random
 from r2d2net.inference.descent import SHORT_RUN, Descent, Training, clip_gradients, require_one_of, while_standing
+from r2d2net.inference.joint_step import JointStep, joint_step_of
 from r2d2net.inference.scale_updates import START_SWEEPS, ZERO_SHARE, GibbsUpdate, Known, ScaleSweeps, off_zero
 from r2d2net.inference.stability import Watch, cap, run_away, seen, start_watch
 from r2d2net.inference.timetable import Timetable
@@ -74,7 +75,7 @@ class Sampling(Training):
             without noise before draws are kept. Under hierarchical priors the noise stays on: without it weights fall
             to zero, their scales follow, and neither returns.
         memory: Most bytes that a chain's draws may take; where they would take more, they are thinned further.
-        chains: Independent chains, run side by side in processes.
+        chains: Independent chains, run side by side: those of a small perceptron in one pass, others in processes.
     """
 
     optimizes: ClassVar[bool] = False
@@ -132,19 +133,22 @@ class LangevinState(NamedTuple):
     kept: Kept
 
 
-Gradients = dict[str, list[Tensor]]  # of "weights" and "fixed": those of each tensor, flat
+Gradients = dict[str, list[Tensor]]  # of "weights" and "fixed": those of each tensor, flat, (..., entries)
 
 
 class Kernel(Protocol):
-    """An integrator of one step; ``beta`` = T / N is the weight of the prior in a mean over rows."""
+    """An integrator of one step; ``beta`` = T / N is the weight of the prior in a mean over rows.
+
+    All it does is elementwise: the vectors of a state may be matrices that hold those of several chains as rows.
+    """
 
     limit: ClassVar[float]  # largest product of step size and curvature at which the integrator is stable
 
     def prepare(self, state: LangevinState, steps: Tensors, beta: float) -> None:
         """Compute the coefficients of steps of sizes l ("weights", "fixed"), in place."""
 
-    def move(self, state: LangevinState, gradients: Gradients, room: Tensor, generator: torch.Generator) -> None:
-        """Take one step in place; ``room`` is memory for the noise, of the length of the weights."""
+    def move(self, state: LangevinState, gradients: Gradients, normal: Tensor) -> None:
+        """Take one step in place; ``normal`` is standard normal noise, of the shape of the weights."""
 
 
 class Langevin(Trainer[LangevinState]):
@@ -205,6 +209,13 @@ class Langevin(Trainer[LangevinState]):
         self.room = torch.empty(model.size, dtype=model.dtype, device=model.device)
         self.hierarchical = any(slot.prior is not None and slot.prior.has_scales for slot in model.bayesian)
         self.period = max(1, min(LONGEST_PERIOD, self.times.length // REFRESHES))
+        self.joint: JointStep | None = joint_step_of(model, self.descent)  # for several chains: see `langevin_members`
+
+    @property
+    def store(self) -> int:
+        """Bytes that the stored draws of a chain take, without buffers and noise."""
+        network = (self.model.size + self.model.fixed_size) * self.room.element_size()
+        return min(self.planned * network, self.settings.memory)
 
     def learning_rate(self, t: int) -> float:
         """Return the step size at step t of the run."""
@@ -254,38 +265,50 @@ class Langevin(Trainer[LangevinState]):
     # --- one step
 
     def split_rows(self, split: RowSplit) -> None:
-        self.descent.split = split
+        self.descent.split, self.joint = split, None
 
     def step(self, state: LangevinState, batch: Batch, generator: torch.Generator) -> tuple[LangevinState, Info]:
         t = int(state.step) + 1
         x, y = batch
-        lr, explores = self.learning_rate(t), self.times.explores(t)
         masks = random_states(self.model.device) if self.measures_curvature(t) else None
         output, nll, gradients = self._gradients(state, x, y)
         noise = self.descent.observe(output, y, state.noise, self.descent.noise_rate(len(y), t))
         if self.settings.clip is not None:
             clip_gradients([*gradients["weights"], *gradients["fixed"]], self.settings.clip)
-        if self.learns_metric and explores:
-            rate = max(SQUARES_RATE, 1 / (t - self.times.sampled(t)))
-            for name, squares in state.squares.items():
-                for q, g in zip(split_like(squares, gradients[name]), gradients[name], strict=True):
-                    q.mul_(1 - rate).addcmul_(g, g, value=rate)
-        kernel = self.exploring if explores else self.sampling
+        self.learn_metric(state, gradients, t)
         if masks is not None:
             state.watch.curvature.copy_(self._curvature(state, x, y, gradients, masks))
         # diverged weights have no scales
         if self.is_due(t) and bool(torch.isfinite(nll + state.weights.sum())):
             if self.sweeps(t):
                 self.scales.refresh(state.scales, state.precision, Known(state.weights), generator)
-            factor = cap(lr, state.watch.curvature, kernel.limit)
-            kernel.prepare(state, {name: step.mul_(factor) for name, step in self._steps(state, lr).items()}, self.beta)
-            if explores and self.settings.cycles is not None:
-                self._silence(state.coefficients["spread"])
-        kernel.move(state, gradients, self.room, generator)
+            self.prepare(state, t)
+        self.kernel(t).move(state, gradients, self.room.normal_(generator=generator))
         state = state._replace(step=state.step + 1, noise=noise, watch=seen(state.watch, nll, noise, t))
-        if not explores:
+        if not self.times.explores(t):
             state = state._replace(kept=keep(state.kept, self.present(state), self.times.sampled(t)))
-        return state, Info(nll, lr, self.settings.temperature)
+        return state, Info(nll, self.learning_rate(t), self.settings.temperature)
+
+    def kernel(self, t: int) -> Kernel:
+        """Return the integrator of step t."""
+        return self.exploring if self.times.explores(t) else self.sampling
+
+    def learn_metric(self, state: LangevinState, gradients: Gradients, t: int) -> None:
+        """Renew the running means of squared gradients by those of step t, in place, where they are learnt."""
+        if not self.learns_metric or not self.times.explores(t):
+            return
+        rate = max(SQUARES_RATE, 1 / (t - self.times.sampled(t)))
+        for name, squares in state.squares.items():
+            for q, g in zip(split_like(squares, gradients[name]), gradients[name], strict=True):
+                q.mul_(1 - rate).addcmul_(g, g, value=rate)
+
+    def prepare(self, state: LangevinState, t: int) -> None:
+        """Compute the coefficients of step t, in place."""
+        lr, kernel = self.learning_rate(t), self.kernel(t)
+        factor = cap(lr, state.watch.curvature, kernel.limit).unsqueeze(-1)  # one of each chain
+        kernel.prepare(state, {name: step.mul_(factor) for name, step in self.step_sizes(state, lr).items()}, self.beta)
+        if self.times.explores(t) and self.settings.cycles is not None:
+            self._silence(state.coefficients["spread"])
 
     @while_standing
     @torch.enable_grad()
@@ -304,7 +327,7 @@ class Langevin(Trainer[LangevinState]):
         count = len(model.bayesian)
         return output.detach(), nll, {"weights": flat[:count], "fixed": flat[count:]}
 
-    def _steps(self, state: LangevinState, lr: float) -> Tensors:
+    def step_sizes(self, state: LangevinState, lr: float) -> Tensors:
         """Return the step sizes l of the weights and of the deterministic parameters."""
         if not self.learns_metric:
             return {"weights": torch.full_like(state.weights, lr), "fixed": torch.full_like(state.fixed, lr)}
@@ -330,7 +353,7 @@ class Langevin(Trainer[LangevinState]):
         def together(parts: Gradients) -> Tensor:
             return torch.cat([part for name in names for part in parts[name]])
 
-        metric = torch.cat([self._steps(state, 1.0)[name] for name in names])
+        metric = torch.cat([self.step_sizes(state, 1.0)[name] for name in names])
         unit = torch.cat([self.model.he_scale(), self.model.fixed_he_scale()])
         found = largest_curvature(gradient, together(gradients), metric, unit)
         restore_random(after, device)
@@ -376,8 +399,8 @@ def default_step(settings: Sampling, steps: int) -> float:
 
 
 def split_like(vector: Tensor, parts: Sequence[Tensor]) -> Sequence[Tensor]:
-    """Split a vector into views as long as the given parts."""
-    return vector.split([part.numel() for part in parts])
+    """Split a vector, or the vectors of several chains, into views as long as the given parts."""
+    return vector.split([part.shape[-1] for part in parts], -1)
 
 
 def descend(vector: Tensor, gradients: Sequence[Tensor], factor: Tensor) -> None:
@@ -387,9 +410,9 @@ def descend(vector: Tensor, gradients: Sequence[Tensor], factor: Tensor) -> None
 
 
 def metric(squares: Tensor, unit: Tensor, slots: Sequence[Slot]) -> Tensor:
-    """Return the metric P_j = u_j / sqrt(q_j + mean of q over the tensor)."""
+    """Return the metric P_j = u_j / sqrt(q_j + mean of q over the tensor), of one chain or several."""
     damped = squares.clone()
     for slot in slots:
-        own = slot.of(damped)
-        own.add_(own.mean())
+        own = damped[..., slot.start : slot.stop]
+        own.add_(own.mean(-1, keepdim=True))
     return damped.clamp_(min=EPSILON**2).rsqrt_().mul_(unit)

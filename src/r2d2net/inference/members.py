@@ -1,5 +1,7 @@
 """Several runs of one algorithm on one small perceptron, advanced side by side: restarts, members of an ensemble.
 
+Chains of SGLD and SGHMC have a file of their own, `langevin_members`.
+
 The vectors of all K states are the rows of matrices (K, weights), of which every state has its row as a view: a step
 changes the matrices by the operations of one (`joint_step`), and each state is at any time an ordinary one, to be
 scored, stored or finished by itself. Each run draws from its own generator in the order of a run by itself, so it
@@ -20,6 +22,8 @@ from r2d2net.inference.adam import Moments
 from r2d2net.inference.base import Trainer
 from r2d2net.inference.deep_ensemble import Member
 from r2d2net.inference.joint_step import Matrices, vectors_of
+from r2d2net.inference.langevin import Langevin
+from r2d2net.inference.langevin_members import LangevinMembers
 from r2d2net.inference.layered_pass import standard_normal
 from r2d2net.inference.mean_field_family import NormalNoise
 from r2d2net.inference.point import Point
@@ -27,6 +31,8 @@ from r2d2net.inference.scale_updates import Known, Sweep, refresh_jointly
 from r2d2net.inference.variational import MeanField
 
 SMALL = 10**6  # rows of a batch times weights: above, products cost more than their calls and nothing is gained
+
+TAKEN = MeanField, Point, Member, Langevin  # trainers whose runs can be advanced side by side
 
 
 def are_alike(trainers: Sequence[Trainer[Any]], rows: int) -> bool:
@@ -41,12 +47,14 @@ def are_alike(trainers: Sequence[Trainer[Any]], rows: int) -> bool:
         whose products are small; their priors may differ.
     """
     first: Any = trainers[0]
-    if type(first) not in (MeanField, Point, Member) or first.joint is None or rows * first.model.size > SMALL:
+    if type(first) not in TAKEN or first.joint is None or rows * first.model.size > SMALL:
         return False
     return all(type(other) is type(first) and _is_like(first, other) for other in trainers)
 
 
 def _is_like(one: Any, other: Any) -> bool:
+    if isinstance(one, MeanField) and one.graphed is not None:  # runs of their own
+        return False
     if isinstance(one, MeanField) and one.scales.update != other.scales.update:  # SVGI averages for some priors alone
         return False
 
@@ -165,8 +173,9 @@ class MeanFieldMembers(Members):
         trainer = self.trainer
         assert trainer.joint is not None
         sizes, local = trainer.sizes(t, batch[0].shape[1]), trainer.local is not None
+        moves = trainer.joint.moves(sizes)
         return trainer.joint.mean_field(
-            trainer.family, self.matrices, self.noise, batch, generators, sizes, local=local
+            trainer.family, self.matrices, self.noise, batch, generators, moves, local=local
         )
 
     def _sweep(self, drawn: Tensor | None, nll: Tensor, generators: Sequence[torch.Generator]) -> None:
@@ -211,7 +220,7 @@ class PointMembers(Members):
         self._refresh(mean, None, torch.isfinite(mean).all(1), generators)
 
 
-def members_of(trainers: Sequence[Any], states: Sequence[Any]) -> Members:
+def members_of(trainers: Sequence[Any], states: Sequence[Any]) -> Members | LangevinMembers:
     """Put states side by side.
 
     Args:
@@ -221,4 +230,6 @@ def members_of(trainers: Sequence[Any], states: Sequence[Any]) -> Members:
     Returns:
         The states side by side.
     """
+    if isinstance(trainers[0], Langevin):
+        return LangevinMembers(trainers, states)
     return (MeanFieldMembers if isinstance(trainers[0], MeanField) else PointMembers)(trainers, states)

@@ -36,7 +36,7 @@ class Loss(NamedTuple):
     noise: Noise
 
 
-def loss_of(likelihood: Likelihood[Any], output: Tensor, y: Tensor, noise: Noise, rate: float) -> Loss:
+def loss_of(likelihood: Likelihood[Any], output: Tensor, y: Tensor, noise: Noise, rate: float | Tensor) -> Loss:
     """Compute loss, gradient and noise of a batch.
 
     Args:
@@ -44,7 +44,7 @@ def loss_of(likelihood: Likelihood[Any], output: Tensor, y: Tensor, noise: Noise
         output: Outputs of the networks, (networks, rows, outputs).
         y: Targets of each network's rows, (networks, rows, ...).
         noise: Learnt parameters of the likelihood by name, (networks, ...).
-        rate: Weight of the batch in running means of what is learnt.
+        rate: Weight of the batch in running means of what is learnt; a tensor for `Gaussian` and `Categorical` alone.
 
     Returns:
         The loss.
@@ -53,16 +53,16 @@ def loss_of(likelihood: Likelihood[Any], output: Tensor, y: Tensor, noise: Noise
     if type(likelihood) is Gaussian and output.shape == y.shape and noise["variance"].dim() == 2:  # not by row
         return _gaussian(likelihood, output, y, noise, rate)
     if type(likelihood) is StudentT and output.shape == y.shape and noise["variance"].dim() == 2:
-        return _student_t(output, y, noise, rate)
+        return _student_t(output, y, noise, float(rate))
     if type(likelihood) is Categorical and output.shape[:-1] == y.shape:
         log_p = torch.log_softmax(output, -1)
         nll = log_p.gather(-1, y.unsqueeze(-1)).squeeze(-1).mean(-1).neg()
         gradient = log_p.exp_().scatter_add_(-1, y.unsqueeze(-1), log_p.new_full((), -1).expand(*y.shape, 1))
         return Loss(nll, gradient.div_(y.shape[1]), noise)
-    return _by_autograd(likelihood, output, y, noise, rate)
+    return _by_autograd(likelihood, output, y, noise, float(rate))
 
 
-def _gaussian(likelihood: Gaussian, output: Tensor, y: Tensor, noise: Noise, rate: float) -> Loss:
+def _gaussian(likelihood: Gaussian, output: Tensor, y: Tensor, noise: Noise, rate: float | Tensor) -> Loss:
     variance, residual = noise["variance"], output - y
     squares = residual.square().mean(1)
     nll = (squares / variance + torch.log(variance * (2 * math.pi))).sum(-1).mul_(0.5)

@@ -74,11 +74,11 @@ class Underdamped:
         torch.div(s, 16, out=now["back"]).add_(1).reciprocal_().mul_(s).div_(2)
         now["fixed"].copy_(steps["fixed"])
 
-    def move(self, state: LangevinState, gradients: Gradients, room: Tensor, generator: torch.Generator) -> None:
+    def move(self, state: LangevinState, gradients: Gradients, normal: Tensor) -> None:
         now, w, v = state.coefficients, state.weights, state.velocity["weights"]
         descend(v, gradients["weights"], now["kick"])
         _rotate(w, v, now["back"])
-        v.mul_(self.left).addcmul_(room.normal_(generator=generator), now["spread"])
+        v.mul_(self.left).addcmul_(normal, now["spread"])
         _rotate(w, v, now["back"])
         descend(state.velocity["fixed"].mul_(self.left), gradients["fixed"], now["fixed"])
         state.fixed.add_(state.velocity["fixed"])

@@ -52,9 +52,9 @@ class Overdamped:
         now["spread"].copy_(torch.where(acts, lost * (2 - lost) / c, 2 * rate).sqrt_())
         now["fixed"].copy_(steps["fixed"])
 
-    def move(self, state: LangevinState, gradients: Gradients, room: Tensor, generator: torch.Generator) -> None:
+    def move(self, state: LangevinState, gradients: Gradients, normal: Tensor) -> None:
         now, w = state.coefficients, state.weights
         w.addcmul_(w, now["back"], value=-1)
         descend(w, gradients["weights"], now["kick"])
-        w.addcmul_(room.normal_(generator=generator), now["spread"])
+        w.addcmul_(normal, now["spread"])
         descend(state.fixed, gradients["fixed"], now["fixed"])

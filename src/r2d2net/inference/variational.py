@@ -45,6 +45,7 @@ from r2d2net.inference.descent import (
     require_positive,
     while_standing,
 )
+from r2d2net.inference.graphed_step import graphed_step_of
 from r2d2net.inference.joint_step import JointStep, Rows, Sizes, joint_step_of
 from r2d2net.inference.local_reparametrization import LocalReparametrization, is_cheap_for
 from r2d2net.inference.mean_field_family import (
@@ -122,6 +123,7 @@ class Variational(Training):
             that are compiled when the package is installed (see `native_step`), with random numbers of their own: for
             float32 networks on the CPU, SVGI, CAVI and MFVI. "auto" takes them where they are built and suit the
             network, so that numbers may depend on the machine; `posterior.settings` then says "native" or False.
+            "graphs" records the step of a small perceptron on a CUDA device as a CUDA graph (see `graphed_step`).
         estimator: "local" draws the activations of Linear and Conv layers that a pass calls once, "weights" the
             weights; the former costs up to twice as much a step and its gradients have less noise. None decides:
             "local" where all Bayesian weights are of linear layers and no more than 100,000.
@@ -132,7 +134,7 @@ class Variational(Training):
     initial_scale: float = 0.1
     warm_up: float | None = None
     draws: int = 1
-    compile: bool | Literal["native", "auto"] = False
+    compile: bool | Literal["native", "graphs", "auto"] = False
     estimator: Literal["weights", "local"] | None = None
 
     def __post_init__(self) -> None:
@@ -140,8 +142,8 @@ class Variational(Training):
         require_positive("lr_rho", self.lr_rho, optional=True)
         require_positive("initial_scale", self.initial_scale)
         require_whole("draws", self.draws)
-        known = isinstance(self.compile, bool) or self.compile in ("native", "auto")
-        require(known, "compile", self.compile, "use True, False, 'native' or 'auto'")
+        known = isinstance(self.compile, bool) or self.compile in ("native", "graphs", "auto")
+        require(known, "compile", self.compile, "use True, False, 'native', 'graphs' or 'auto'")
         require_one_of("variance", self.variance, ("free", "scaled"))
         if self.estimator is not None:
             require_one_of("estimator", self.estimator, ("weights", "local"))
@@ -203,8 +205,10 @@ class MeanField(Trainer[VariationalState]):
         self.local = LocalReparametrization(model) if local else None
         rising = ATTENTION_WARM_UP if model.has_attention else WARM_UP
         self.warm_up = rising if settings.warm_up is None else settings.warm_up
-        is_plain = settings.draws == 1 and not settings.compile
+        is_plain = settings.draws == 1 and settings.compile in (False, "graphs")
         self.joint: JointStep | None = joint_step_of(model, self.descent) if is_plain else None
+        graphs = settings.compile == "graphs"
+        self.graphed = graphed_step_of(model, self.joint, self.family) if graphs else None
         self.rows = Rows()
         self.own_temperature: Callable[[int], float] | None = None
 
@@ -241,7 +245,7 @@ class MeanField(Trainer[VariationalState]):
     # --- one step
 
     def split_rows(self, split: RowSplit) -> None:
-        self.descent.split, self.joint = split, None
+        self.descent.split, self.joint, self.graphed = split, None, None
 
     @property
     def draws_apart(self) -> bool:
@@ -375,15 +379,15 @@ class MeanField(Trainer[VariationalState]):
         """Take a step of q(w) as the only one of several posteriors."""
         assert self.joint is not None
         noise = {name: tensor.unsqueeze(0) for name, tensor in state.noise.items()}
-        drawn, noise, nll = self.joint.mean_field(
-            self.family,
-            self.rows.of(state),
-            noise,
-            (x.unsqueeze(0), y.unsqueeze(0)),
-            [generator],
-            self.sizes(t, len(y)),
-            local=self.local is not None,
-        )
+        matrices, rows, sizes = self.rows.of(state), (x.unsqueeze(0), y.unsqueeze(0)), self.sizes(t, len(y))
+        local = self.local is not None
+        if self.graphed is not None:
+            drawn, noise, nll = self.graphed(matrices, noise, rows, generator, sizes, local=local)
+        else:
+            moves = self.joint.moves(sizes)
+            drawn, noise, nll = self.joint.mean_field(
+                self.family, matrices, noise, rows, [generator], moves, local=local
+            )
         noise = {name: tensor.squeeze(0) for name, tensor in noise.items()}
         return None if drawn is None else drawn.squeeze(0), noise, nll.squeeze(0)
 

@@ -33,11 +33,13 @@ class Panel(NamedTuple):
         title: Its heading, as plain text.
         content: A chart or a table, as markup.
         words: What it says, as plain text.
+        key: Colour, as a class of the style, and name of each series, where there are several.
     """
 
     title: str
     content: Markup
     words: str = ""
+    key: Sequence[tuple[str, str]] = ()
 
 
 def predicted_and_observed(rows: pd.DataFrame, metrics: dict[str, Any], target: str) -> Panel:
@@ -293,7 +295,7 @@ def effect(entry: dict[str, Any], target: str) -> Panel:
         for where, x in enumerate(at):
             shown = str(np.datetime64(round(xs[where]), "D")) if is_date else number_text(x)
             chart.dot(x, curve["mean"][where], kind, f"{entry['name']} {shown}\n{_average(curve, where, target)}")
-    return Panel(entry["name"], _key(curves) + chart.html())
+    return Panel(entry["name"], chart.html(), key=_key(curves))
 
 
 def _effect_of_levels(entry: dict[str, Any], y: Axis, levels: list[str]) -> Panel:
@@ -315,7 +317,7 @@ def _effect_of_levels(entry: dict[str, Any], y: Axis, levels: list[str]) -> Pane
             chart.segment((curve["low"][where], row), (curve["high"][where], row), f"range c{place % COLOURS}")
             tip = f"{entry['name']} {level}\n{_average(curve, where, y.label)}"
             chart.dot(curve["mean"][where], row, f"c{place % COLOURS}", tip)
-    return Panel(entry["name"], _key(curves) + chart.html())
+    return Panel(entry["name"], chart.html(), key=_key(curves))
 
 
 def _average(curve: dict[str, Any], where: int, target: str) -> str:
@@ -327,14 +329,10 @@ def _average(curve: dict[str, Any], where: int, target: str) -> str:
     )
 
 
-def _key(curves: list[dict[str, Any]]) -> Markup:
+def _key(curves: list[dict[str, Any]]) -> list[tuple[str, str]]:
     if "class" not in curves[0]:
-        return Markup("")
-    parts = [
-        Markup('<span class="key c{}">{}</span>').format(place % COLOURS, clipped(curve["class"], 120))
-        for place, curve in enumerate(curves)
-    ]
-    return Markup('<p class="keys">{}</p>').format(Markup(" ").join(parts))
+        return []
+    return [(f"c{place % COLOURS}", clipped(curve["class"], 120)) for place, curve in enumerate(curves)]
 
 
 def weight_bars(candidates: list[dict[str, Any]]) -> Panel:
@@ -387,11 +385,8 @@ def learning_curve(history: list[dict[str, float]]) -> Panel:
         x, value = points[-1]
         rows = "training rows" if name == "nll" else "validation rows"
         chart.dot(x, min(value, y.high), f"c{place}", f"{rows} after epoch {x}: {value:.4g}")
-    key = ("training rows", "validation rows")
-    parts = [
-        Markup('<span class="key c{}">{}</span>').format(i, key[name != "nll"]) for i, (name, _) in enumerate(series)
-    ]
-    return Panel("Learning curve", Markup('<p class="keys">{}</p>').format(Markup(" ").join(parts)) + chart.html())
+    key = [(f"c{i}", "training rows" if name == "nll" else "validation rows") for i, (name, _) in enumerate(series)]
+    return Panel("Learning curve", chart.html(), key=key)
 
 
 def _some(rows: pd.DataFrame) -> pd.DataFrame:

@@ -1,4 +1,4 @@
-"""The report of a run of `r2d2net fit`: figures as PNG, and report.html, a page that needs no other file.
+"""The report of a run of `r2d2net fit`: report.html, a page that needs no other file, and its main charts as SVG.
 
 It shows the content of the run folder: run.json, metrics.json, relevance.json, history.json, effects.json and
 test_predictions.csv. The first screen has the verdict, the main charts and the inputs; all else is folded.
@@ -13,14 +13,13 @@ from typing import Any
 from markupsafe import Markup
 
 from r2d2net.files import write_text
+from r2d2net.report.chart_files import write_charts
 from r2d2net.report.check_panels import check_panels, check_words
 from r2d2net.report.column_text import column_text
-from r2d2net.report.document import Document, Drawing, Section, drawing, write_drawings
 from r2d2net.report.interactive_page import Fold, Page, Tile, from_markdown, render
 from r2d2net.report.markdown_text import escaped, pipe_table
 from r2d2net.report.pair_chart import pair_map, pairs_table
 from r2d2net.report.run_charts import Panel, effect, importance_bars, learning_curve, weight_bars
-from r2d2net.report.run_figures import draw_learning_curve, draw_regression, draw_relevance, draw_reliability
 from r2d2net.report.run_sections import (
     Tested,
     baselines_table,
@@ -33,6 +32,8 @@ from r2d2net.report.run_sections import (
 from r2d2net.report.svg_charts import table
 
 MOST_INPUTS = 50
+OF_NUMBERS = "predictions", "errors", "calibration"  # files of the charts of `main_panels`
+OF_CLASSES = "confusion", "probabilities", "reliability"
 KINDS = {
     "regression": "Regression",
     "binary": "Binary classification",
@@ -78,7 +79,7 @@ def write_run_page(
     inputs: list[dict[str, Any]],
     history: list[dict[str, float]],
 ) -> Path:
-    """Write the figures and the page of a run into its folder.
+    """Write the page of a run and its main charts into the run's folder.
 
     Args:
         folder: The folder of the run, which holds test_predictions.csv.
@@ -91,12 +92,15 @@ def write_run_page(
         The page.
     """
     target, metrics = run["task"]["target"], results["test"]
-    drawings = [drawing("Importance of the inputs", draw_relevance(inputs), "inputs")]
     nothing = _content(folder, "relevance.json").get("nothing_kept")  # runs of earlier versions do not say it
     panels, folds = [importance_bars(inputs, nothing)], []
     tested = [] if metrics is None else tested_targets(folder, run["task"], metrics)
-    drawings += [_drawn_test(part, run, place) for place, part in enumerate(tested, 1)]
-    panels = [*(panel for part in tested for panel in _main_panels(part, run)), *panels]
+    charts = {"inputs": panels[0]}
+    for place, part in enumerate(tested, 1):
+        own = _main_panels(part, run)
+        names = OF_CLASSES if run["task"]["classes"] else OF_NUMBERS
+        charts |= {f"{name}-{place}" if part.before else name: panel for name, panel in zip(names, own, strict=True)}
+    panels = [*(panel for name, panel in charts.items() if name != "inputs"), *panels]
     folds += [fold for part in tested for fold in _test_folds(part, run)]
     folds += _check_folds(_content(folder, "checks.json").get("checks", []))
     content = _content(folder, "effects.json")
@@ -110,9 +114,10 @@ def write_run_page(
     folds.append(Fold("All inputs", parts=[_text(IMPORTANCE), _inputs(inputs)]))
     if results.get("selection") is not None:
         folds.append(Fold("Selected inputs", parts=_selection(results["selection"])))
-    if history:
-        drawings.append(drawing("Learning curve", draw_learning_curve(history), "learning-curve"))
-    folds.append(_training_fold(run, results, history))
+    learning = _learning_curve(history)
+    if learning is not None:
+        charts["learning-curve"] = learning
+    folds.append(_training_fold(run, results, learning))
     folds.append(Fold("Data and notes", parts=[_text(_columns(run))]))
     page = Page(
         title=f"{KINDS[run['task']['kind']]} of {target} in {run['data']['file']}",
@@ -123,7 +128,7 @@ def write_run_page(
         panels=panels,
         folds=folds,
     )
-    write_drawings(Document(page.title, [Section("", drawings)]), folder / "figures")
+    write_charts(charts, folder / "figures")
     write_text(folder / "report.html", render(page))
     return folder / "report.html"
 
@@ -228,16 +233,6 @@ def _effect(entry: dict[str, Any], target: str) -> Panel:
     return panel._replace(title=f"{panel.title} on {entry['target']}")
 
 
-def _drawn_test(part: Tested, run: dict[str, Any], place: int) -> Drawing:
-    """Draw the figure of the test rows for the folder of figures."""
-    classes = run["task"]["classes"]
-    if classes:
-        event = classes[1] if len(classes) == 2 else "the predicted class"
-        return drawing("Reliability of the probabilities", draw_reliability(part.metrics, event), "reliability")
-    name = f"predictions-{place}" if part.before else "predictions"
-    return drawing("Predictions of the test rows", draw_regression(part.rows, part.metrics, part.target), name)
-
-
 def _test_folds(part: Tested, run: dict[str, Any]) -> list[Fold]:
     rows, metrics, target, before = part.rows, part.metrics, part.target, part.before
     classes = run["task"]["classes"]
@@ -267,11 +262,16 @@ def _check_folds(checks: list[dict[str, Any]]) -> list[Fold]:
     ]
 
 
-def _training_fold(run: dict[str, Any], results: dict[str, Any], history: list[dict[str, float]]) -> Fold:
+def _learning_curve(history: list[dict[str, float]]) -> Panel | None:
+    """Draw the losses after each epoch, where the run has some."""
+    has_losses = any("nll" in entry or "validation" in entry for entry in history)
+    return learning_curve(history) if has_losses else None
+
+
+def _training_fold(run: dict[str, Any], results: dict[str, Any], learning: Panel | None) -> Fold:
     candidates = (results.get("posterior") or {}).get("candidates", [])
     panels = [weight_bars(candidates)] if candidates else []
-    if any("nll" in entry or "validation" in entry for entry in history):
-        panels.append(learning_curve(history))
+    panels += [] if learning is None else [learning]
     texts = [_posterior(results), _candidates(results), _training(run)]
     return Fold("Models, training and settings", panels, [_text(text) for text in texts if text])
 

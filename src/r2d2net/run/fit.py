@@ -109,8 +109,8 @@ def fit(
         jobs: Number of runs at a time on a CPU (restarts, members of an ensemble, chains), in processes of one thread
             each; by default the number of cores. 1 runs them one after the other in this process. The result is
             bitwise the same. On a GPU it is always 1. Up to eight runs of a small perceptron (Linear layers and
-            activations, by SVGI, CAVI, SVI, MFVI, Radial, MAP or DeepEnsemble) are trained side by side in one pass and
-            count as one.
+            activations, by SVGI, CAVI, SVI, MFVI, Radial, MAP, DeepEnsemble, SGLD or SGHMC) are trained side by side in
+            one pass and count as one.
         n: Number of training rows, for streams that do not know it.
         weights: How much each row counts, (n,), positive numbers: a row of weight 2 counts as two rows that are alike,
             so that their sum stands for the number of rows. Not for streams, nor for EDL, DPN, LinearFirst, and

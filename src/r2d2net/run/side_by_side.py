@@ -23,6 +23,8 @@ from r2d2net import checkpoint
 from r2d2net.errors import DivergenceError
 from r2d2net.inference.base import copied, flatten, part, unflatten
 from r2d2net.inference.chain_members import ChainMembers, chains_are_alike
+from r2d2net.inference.langevin import Langevin
+from r2d2net.inference.langevin_members import LangevinMembers
 from r2d2net.inference.mclmc import MicrocanonicalChains
 from r2d2net.inference.members import Members, are_alike, members_of
 from r2d2net.manifest import tidy
@@ -36,7 +38,9 @@ from r2d2net.saved_values import require_values
 from r2d2net.specification import reading
 
 MOST = 8  # runs of a group: their states and activations stay in a cache
+STORE = 1 << 30  # bytes that the stored draws of a group may take: as many as those of one chain by default
 FOLDER = "together"  # of a group's checkpoint, with the number of its first run
+SideBySide = Members | LangevinMembers | ChainMembers
 
 
 def groups_of(plans: Sequence[Plan]) -> list[list[int]]:
@@ -51,13 +55,20 @@ def groups_of(plans: Sequence[Plan]) -> list[list[int]]:
     """
     groups: list[list[int]] = []
     for index, plan in enumerate(plans):
-        fitting = (group for group in groups if len(group) < MOST and _go_together(plans[group[0]], plan))
+        most = _most(plan)
+        fitting = (group for group in groups if len(group) < most and _go_together(plans[group[0]], plan))
         group = next(fitting, None)
         if group is None:
             groups.append([index])
         else:
             group.append(index)
     return groups
+
+
+def _most(plan: Plan) -> int:
+    """Return the number of runs like this one whose stored draws a group may hold."""
+    store = plan.trainer.store if isinstance(plan.trainer, Langevin) else 0
+    return min(MOST, STORE // store) if store else MOST
 
 
 def _go_together(one: Plan, other: Plan) -> bool:
@@ -79,7 +90,7 @@ def _takes(trainer: Any, x: Any) -> bool:
     return written is not None and bool(written.takes(x))
 
 
-def _members_of(plans: Sequence[Plan], states: Sequence[Any]) -> Members | ChainMembers:
+def _members_of(plans: Sequence[Plan], states: Sequence[Any]) -> SideBySide:
     trainers: list[Any] = [plan.trainer for plan in plans]
     if isinstance(trainers[0], MicrocanonicalChains):
         return ChainMembers(trainers, states)
@@ -107,7 +118,7 @@ class Group:
         is_out = single.is_out_of_patience(self.runs[k], self.plans[k].settings["patience"])
         return self.failures[k] is None and not is_out
 
-    def show(self, members: Members | ChainMembers) -> None:
+    def show(self, members: SideBySide) -> None:
         """Let the runs have the states of their members."""
         for run, state in zip(self.runs, members.states, strict=True):
             run.state = state
@@ -192,7 +203,7 @@ def _end(group: Group, k: int, folder: Path) -> Posterior[Any] | DivergenceError
     return single.finish(plan, run, folder)
 
 
-def _loop(group: Group, members: Members | ChainMembers, folder: Path) -> None:
+def _loop(group: Group, members: SideBySide, folder: Path) -> None:
     plans, runs = group.plans, group.runs
     settings, every = plans[0].settings, plans[0].checkpoint_every
     rows = {id(plan.prepared): plan for plan in plans if plan.prepared.validation is not None}
@@ -227,17 +238,19 @@ def _loop(group: Group, members: Members | ChainMembers, folder: Path) -> None:
                 store_if_due(at_end=False)
                 present = [k for k in present if group.failures[k] is None]
         for k in present:
-            _look(group, k)
+            _look(group, k, at_end=True)
         for k in [k for k in present if group.failures[k] is None]:
             single.close_epoch(runs[k], plans[k], held.get(id(plans[k].prepared)), members.temperature)
         group.epoch, group.batch = group.epoch + 1, 0
         store_if_due(at_end=True)
 
 
-def _look(group: Group, k: int, nll: float = 0.0) -> None:
-    """Note a run's failure if its state is not finite."""
+def _look(group: Group, k: int, nll: float = 0.0, *, at_end: bool = False) -> None:
+    """Note a run's failure if its state is not finite or, at the end of an epoch, has left all sense."""
     try:
         single.require_finite(group.runs[k], group.plans[k].trainer, nll)
+        if at_end:
+            single.require_held(group.runs[k], group.plans[k])
     except DivergenceError as error:
         group.failures[k] = error
 
