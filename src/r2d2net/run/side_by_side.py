@@ -23,6 +23,8 @@ from r2d2net import checkpoint
 from r2d2net.errors import DivergenceError
 from r2d2net.inference.base import copied, flatten, part, unflatten
 from r2d2net.inference.chain_members import ChainMembers, chains_are_alike
+from r2d2net.inference.linear_gibbs import LinearChains
+from r2d2net.inference.linear_members import LinearMembers, linear_are_alike
 from r2d2net.inference.mclmc import MicrocanonicalChains
 from r2d2net.inference.members import Members, are_alike, members_of
 from r2d2net.manifest import tidy
@@ -36,6 +38,7 @@ from r2d2net.saved_values import require_values
 from r2d2net.specification import reading
 
 MOST = 8  # runs of a group: their states and activations stay in a cache
+AnyMembers = Members | ChainMembers | LinearMembers
 FOLDER = "together"  # of a group's checkpoint, with the number of its first run
 
 
@@ -67,20 +70,30 @@ def _go_together(one: Plan, other: Plan) -> bool:
     shapes = [(b.n, b.size, b.x.shape[1:], b.y.shape[1:], b.y.dtype) for b in (mine, theirs)]
     lengths = [(plan.settings["epochs"], plan.settings["patience"], plan.checkpoint_every) for plan in (one, other)]
     runs = [one.trainer, other.trainer]
-    alike = are_alike(runs, mine.size) or chains_are_alike(runs, mine.n)
+    alike = are_alike(runs, mine.size) or chains_are_alike(runs, mine.n) or _are_swept_together(one, other)
     return alike and shapes[0] == shapes[1] and lengths[0] == lengths[1]
 
 
+def _are_swept_together(one: Plan, other: Plan) -> bool:
+    """Tell whether linear chains of two runs are one batch; the first of compared runs is that of a single fit."""
+    same_model = one.settings["model"] == other.settings["model"] and not one.compared and not other.compared
+    return same_model and linear_are_alike([one.trainer, other.trainer], one.prepared.batches.n)
+
+
 def _takes(trainer: Any, x: Any) -> bool:
-    """Tell whether the passes of a run that are written out take these inputs."""
+    """Tell whether the passes of a run that are written out, or linear chains, take these inputs."""
+    if isinstance(trainer, LinearChains):
+        return isinstance(x, Tensor) and x.dim() == 2
     written = (
         trainer.potential.layered if isinstance(trainer, MicrocanonicalChains) else getattr(trainer, "joint", None)
     )
     return written is not None and bool(written.takes(x))
 
 
-def _members_of(plans: Sequence[Plan], states: Sequence[Any]) -> Members | ChainMembers:
+def _members_of(plans: Sequence[Plan], states: Sequence[Any]) -> AnyMembers:
     trainers: list[Any] = [plan.trainer for plan in plans]
+    if isinstance(trainers[0], LinearChains):
+        return LinearMembers(trainers, states)
     if isinstance(trainers[0], MicrocanonicalChains):
         return ChainMembers(trainers, states)
     return members_of(trainers, states)
@@ -103,11 +116,12 @@ class Group:
         self.epoch, self.batch = 0, 0
 
     def open(self, k: int) -> bool:
-        """Return whether run k goes on: it has not diverged and not used up its patience."""
-        is_out = single.is_out_of_patience(self.runs[k], self.plans[k].settings["patience"])
-        return self.failures[k] is None and not is_out
+        """Return whether run k goes on: it has not diverged, is not done and has not used up its patience."""
+        if self.failures[k] is not None or self.plans[k].trainer.is_done(self.runs[k].state):
+            return False
+        return not single.is_out_of_patience(self.runs[k], self.plans[k].settings["patience"])
 
-    def show(self, members: Members | ChainMembers) -> None:
+    def show(self, members: AnyMembers) -> None:
         """Let the runs have the states of their members."""
         for run, state in zip(self.runs, members.states, strict=True):
             run.state = state
@@ -192,7 +206,7 @@ def _end(group: Group, k: int, folder: Path) -> Posterior[Any] | DivergenceError
     return single.finish(plan, run, folder)
 
 
-def _loop(group: Group, members: Members | ChainMembers, folder: Path) -> None:
+def _loop(group: Group, members: AnyMembers, folder: Path) -> None:
     plans, runs = group.plans, group.runs
     settings, every = plans[0].settings, plans[0].checkpoint_every
     rows = {id(plan.prepared): plan for plan in plans if plan.prepared.validation is not None}
