@@ -103,7 +103,8 @@ class Search:
         prepared = prepare(model, data, request.batch_size, request.seed, None, None, False, weights)
         plan = request.plans(prepared)[0]
         name = candidate.name.replace(", ", "-").replace(" ", "-").lower()
-        return replace(plan, settings={**plan.settings, "candidate": f"{name}-{'whole' if fold == WHOLE else fold}"})
+        settings = {**plan.settings, "candidate": f"{name}-{'whole' if fold == WHOLE else fold}"}
+        return replace(plan, settings=settings, is_part=True)  # the health that counts is that of the mixture
 
 
 class Fitted(NamedTuple):
