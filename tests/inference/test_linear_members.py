@@ -96,6 +96,12 @@ def test_a_batch_of_one_run_is_the_run(spectrum, monkeypatch):
         ):
             problem = targets.problem(x, own)
             chains = targets.start(problem, targets.first(2, x.shape[1], generator := torch.Generator()), generator)
+            if targets.starts_jointly:
+                first = targets.first(2, x.shape[1], torch.Generator())
+                given = targets.joined([problem], 2)
+                start = targets.start(given, first, generator.manual_seed(2))
+                alone = targets.start(problem, first, generator.manual_seed(2))
+                torch.testing.assert_close(start.linear.weights, alone.linear.weights, rtol=1e-6, atol=1e-7)
             found = [
                 targets.sweep(given, chains, torch.Generator().manual_seed(3), 0.5)
                 for given in (problem, targets.joined([problem], 2))

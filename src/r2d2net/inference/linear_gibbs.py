@@ -208,7 +208,10 @@ class LinearChains(Trainer[LinearGibbsState]):
         """Return the state with chains at their start, if it is that before the first sweep."""
         if int(state.step) > 0:
             return state
-        chains = self.targets.start(self.problem_of(batch), state.chains, generator)
+        return self.at_start(state, self.targets.start(self.problem_of(batch), state.chains, generator))
+
+    def at_start(self, state: LinearGibbsState, chains: ClassChains) -> LinearGibbsState:
+        """Return the state with chains at their start, after a call of `problem_of`."""
         return state._replace(chains=chains, row_keys=self._rows[3] if self._rows else state.row_keys)
 
     def after_sweep(

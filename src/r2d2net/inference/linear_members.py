@@ -4,8 +4,8 @@
 
 A sweep is that of `linear_sweep` or `linear_classes`, in which each chain has its own inputs and targets. For tables of
 some hundred rows it costs little more than one of a single run. Everything is drawn chain by chain given its own data;
-only the direction in which scales are scanned is one for all. After its start, which is by its own generator, a run
-draws from that of the first run: it has the law of a run by itself, and other random numbers.
+only the direction in which scales are scanned is one for all. The random numbers are those of the first run's generator
+(its own for the start of a regression): a run has the law of a run by itself, and other numbers.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from r2d2net.inference.base import Trainer
+from r2d2net.inference.base import Batch, Trainer
 from r2d2net.inference.linear_gibbs import LinearChains, LinearGibbsState
 
 MOST_NUMBERS = 1 << 20  # inputs of the chains of a run, each of which has a copy in float64
@@ -75,9 +75,9 @@ class LinearMembers:
         if not going:
             return losses
         rows = [(batch[0][k], batch[1][k]) for k in going]
-        for k, own in zip(going, rows, strict=True):
-            self.states[k] = self.trainers[k].started(self.states[k], own, generators[k])
         problem = self._joined([self.trainers[k].problem_of(own) for k, own in zip(going, rows, strict=True)])
+        if int(self.states[going[0]].step) == 0:
+            self._start(problem, rows, generators)
         chains = joined([self.states[k].chains for k in going])
         rate = self.trainer.learning_rate(int(self.states[going[0]].step))
         chains = self.trainer.targets.sweep(problem, chains, generators[0], rate)
@@ -85,6 +85,17 @@ class LinearMembers:
             self.states[k], info = self.trainers[k].after_sweep(self.states[k], part, own, generators[0])
             losses[k] = float(info.nll)
         return losses
+
+    def _start(self, problem: Any, rows: Sequence[Batch], generators: Sequence[torch.Generator]) -> None:
+        """Find where the chains of all runs start."""
+        targets, runs = self.trainer.targets, len(self.states)
+        if targets.starts_jointly:
+            chains = targets.start(problem, joined([state.chains for state in self.states]), generators[0])
+            placed = zip(self.trainers, self.states, parts(chains, runs), strict=True)
+            self.states = [trainer.at_start(state, own) for trainer, state, own in placed]
+        else:
+            each = zip(self.trainers, self.states, rows, generators, strict=True)
+            self.states = [trainer.started(*given) for trainer, *given in each]
 
     def _goes_on(self, k: int) -> bool:
         """Tell whether a run is neither done nor lost to numbers that are not finite."""

@@ -46,13 +46,14 @@ class Targets(ABC):
         left_out: Number of quantities of a row that are left out together.
         least_rows: Number of training rows that are needed.
         leaves_out: Whether there are leave-one-out moments; rows with weights have none.
+        starts_jointly: Whether `start` takes a problem of several runs, as `joined` makes it.
     """
 
     def __init__(self, hyper: Hyper, outputs: int, *, intercept: bool) -> None:
         self.hyper, self.outputs, self.intercept = hyper, outputs, intercept
         self.rows = self.left_out = outputs
         self.least_rows = 1
-        self.leaves_out = True
+        self.leaves_out, self.starts_jointly = True, False
 
     def first(self, chains: int, inputs: int, generator: torch.Generator) -> ClassChains:
         """Draw scales from the prior; all else waits for `start`.
@@ -184,6 +185,7 @@ class Classes(Targets):
     def __init__(self, hyper: Hyper, outputs: int, *, intercept: bool) -> None:
         super().__init__(hyper, outputs, intercept=intercept)
         self.rows, self.left_out = outputs if outputs > 2 else 1, 1
+        self.starts_jointly = True  # by sweeps, which cost as much as those that follow
 
     def problem(self, x: Tensor, y: Tensor) -> ClassProblem:
         labels = y.reshape(-1).long()
