@@ -95,7 +95,7 @@ class LinearMembers:
             self.states = [trainer.at_start(state, own) for trainer, state, own in placed]
         else:
             each = zip(self.trainers, self.states, rows, generators, strict=True)
-            self.states = [trainer.started(*given) for trainer, *given in each]
+            self.states = [trainer.started(state, own, generator) for trainer, state, own, generator in each]
 
     def _goes_on(self, k: int) -> bool:
         """Tell whether a run is neither done nor lost to numbers that are not finite."""
