@@ -109,7 +109,7 @@ def finished(x, y, **options):
 
 
 def test_spread_and_noise_fall_by_what_the_network_explains():
-    """c is the share of the residuals' variance that f leaves; it scales the path's spread, its noise and what both lack."""
+    """c is the share of the residuals' variance that f leaves: of the path's spread, its noise and what both lack."""
     x, y, *_ = problem("bent", 0)
     y = (y - y.mean()) / y.std()
     trainer, state = finished(x, y)
@@ -118,8 +118,8 @@ def test_spread_and_noise_fall_by_what_the_network_explains():
     assert float(c) < 0.9  # the sine and the product are explained
     before = trainer.linear.source(state.linear).state
     path = trainer.linear.weight.of(before.weights).flatten(0, 1).squeeze(1)
-    for left_out, lacking in ((residual + 0.1, 0.0), (residual - 0.1, 0.1)):
-        after = trainer.source(state._replace(left_out=left_out)).state
+    for predicted, lacking in ((residual + 0.1, 0.0), (residual - 0.1, 0.1)):
+        after = trainer.source(state._replace(left_out=predicted)).state
         assert torch.allclose(after.path.mean(0), path.mean(0), atol=1e-5)
         assert torch.allclose(after.path.var(0), c * path.var(0), rtol=1e-3)
         expected = c * ((1 + 1 / len(x)) * before.noise["variance"].flatten(0, 1) + lacking)

@@ -1,6 +1,7 @@
 """Runs side by side against the same runs one by one; their ends, and interruptions."""
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -8,9 +9,11 @@ from torch import nn
 
 import r2d2net as rn
 from r2d2net import inference, likelihoods, priors
+from r2d2net.inference import linear_gibbs
 from r2d2net.inference.base import flatten
 from r2d2net.inference.chain_members import ChainMembers
 from r2d2net.inference.langevin_members import LangevinMembers
+from r2d2net.inference.linear_members import LinearMembers
 from r2d2net.inference.members import Members
 from r2d2net.posterior import Posterior
 from r2d2net.run import several_runs, side_by_side
@@ -238,6 +241,67 @@ def test_each_run_may_have_rows_of_its_own(tmp_path):
         assert isinstance(posterior, Posterior)
         alone = runs.train(plan, None, resume=False, verbose=False)
         torch.testing.assert_close(posterior.state.mean, alone.state.mean, rtol=1e-6, atol=1e-6)
+
+
+# --- linear chains
+
+
+def linear_plans(every=60.0, runs_of=3, epochs=60):
+    """Three runs on rows of their own, whose chains agree at different sweeps."""
+    plans, (x, y) = [], data()
+    for k in range(runs_of):
+        rows = torch.randint(ROWS, (ROWS,), generator=torch.Generator().manual_seed(k))
+        model = rn.BayesianModel(nn.Linear(3, 2), priors.R2D2(), likelihoods.Categorical())
+        method = inference.LinearGibbs(chains=2, loo_draws=0)
+        prepared = prepare(model, (x[rows].float(), (y[rows] > 10).long()), ROWS, k, None, None, True)
+        settings = {"seed": k, "restart": 0, "candidate": "given", "epochs": epochs, "batches": 1, "patience": None}
+        settings |= {"score": "nll", "algorithm": describe(method), "model": describe_model(model), "data": k}
+        plans.append(runs.Plan(model, method, prepared, settings, every, is_part=True))
+    return plans
+
+
+@pytest.mark.filterwarnings("ignore:the chains disagree")
+def test_linear_chains_are_one_batch_and_resume_to_the_bit(tmp_path, monkeypatch):
+    monkeypatch.setattr(linear_gibbs, "LEAST_SWEEPS", 20)
+    monkeypatch.setattr(linear_gibbs, "CONVERGED", 1.2)
+    assert side_by_side.groups_of(linear_plans()) == [[0, 1, 2]]
+    assert side_by_side.groups_of([replace(plan, compared=True) for plan in linear_plans()]) == [[0], [1], [2]]
+    alone = side_by_side.train_together(linear_plans(), [tmp_path / f"{k}" for k in range(3)])
+    lengths = [len(posterior.history) for posterior in alone]
+    assert min(lengths) < max(lengths)
+    step, taken = LinearMembers.step, []
+
+    def counted(*arguments):
+        taken.append(1)
+        if len(taken) == min(lengths) + 3:  # after the first run has come to its end
+            raise Killed
+        return step(*arguments)
+
+    monkeypatch.setattr(LinearMembers, "step", counted)
+    folders = [tmp_path / "resumed" / f"{k}" for k in range(3)]
+    with pytest.raises(Killed):
+        side_by_side.train_together(linear_plans("epoch"), folders)
+    resumed = side_by_side.train_together(linear_plans("epoch"), folders)
+    assert len(taken) == max(lengths) + 1
+    for mine, theirs in zip(resumed, alone, strict=True):
+        assert same(mine, theirs)
+        assert mine.history == theirs.history
+
+
+@pytest.mark.filterwarnings("ignore:the chains disagree")
+def test_a_linear_run_that_is_lost_leaves_the_batch(tmp_path, monkeypatch):
+    step = LinearMembers.step
+
+    def spoilt(members, batch, generators):
+        losses = step(members, batch, generators)
+        if int(members.states[0].step) == 5:
+            members.states[1].chains.linear.weights.fill_(math.inf)
+        return losses
+
+    monkeypatch.setattr(LinearMembers, "step", spoilt)
+    first, lost, last = side_by_side.train_together(linear_plans(epochs=12), [tmp_path / f"{k}" for k in range(3)])
+    assert isinstance(lost, rn.errors.DivergenceError)
+    assert len(first.history) == len(last.history) == 12
 
 
 # --- failures and interruptions

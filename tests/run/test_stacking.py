@@ -66,6 +66,32 @@ def test_folds_leave_every_row_out_once_and_spread_classes():
     assert [len(fold) for fold in folds_of(torch.zeros(3), 0, has_classes=False)] == [1, 1, 1]
 
 
+@pytest.mark.parametrize("has_classes", [False, True])
+def test_fits_of_folds_have_as_many_rows_and_lack_none_of_a_rare_class(has_classes):
+    y = torch.tensor([0] * 20 + [1] * 8 + [2]) if has_classes else torch.randn(29, 1)
+    likelihood = rn.likelihoods.Categorical() if has_classes else rn.likelihoods.Gaussian()
+    folds = folds_of(y, 0, has_classes=has_classes)
+    search = stack_fits.Search(
+        x=torch.zeros(29, 1),
+        y=y,
+        likelihood=likelihood,
+        network={},
+        candidates=[],
+        folds=folds,
+        seed=0,
+        checkpoint_every=1.0,
+        own=likelihood,
+        log_slope=torch.zeros(29),
+    )
+    assert torch.equal(search.rows_of(stack_fits.WHOLE), torch.arange(29))
+    for number, fold in enumerate(folds):
+        rows = search.rows_of(number).tolist()
+        missing = set(range(29)) - set(rows) - set(fold.tolist())
+        assert len(rows) == 21
+        assert not set(rows) & set(fold.tolist())
+        assert not has_classes or all(int(y[row]) == 0 for row in missing)
+
+
 def test_many_rows_are_held_out_once(monkeypatch):
     monkeypatch.setattr(stack_fits, "MOST_ROWS", 50)
     (held,) = folds_of(torch.zeros(200), 0, has_classes=False)

@@ -59,7 +59,7 @@ def sample_polya_gamma(z: Tensor | float, generator: torch.Generator | None = No
         z = z.to(torch.get_default_dtype())
     count = torch.as_tensor(b, device=z.device).detach()
     require_polya_gamma(z, count)
-    shape = torch.broadcast_shapes(z.shape, count.shape)
+    shape = torch.broadcast_tensors(z, count)[0].shape  # torch.broadcast_shapes imports SymPy: half a second
     out = torch.empty(shape, dtype=z.dtype, device=z.device)
     flat, tilt, counts = out.view(-1), Reader(z.expand(shape)), Reader(count.expand(shape))
     propose = partial(propose_jacobi, generator=generator)

@@ -38,6 +38,7 @@ from torch.nn.functional import softplus
 
 POINTS = 17
 SPACING = (0.02, 0.5)
+SMALL = 1 << 17  # numbers of all values that are compared at once
 PRIOR_SPACING = (0.1, 1.0)  # times (K p)^-1/2
 
 LogPrior = Callable[[Tensor], Tensor]  # log density of log tau
@@ -86,11 +87,13 @@ def rescale_outputs(
     if intercept_scale > 0:
         square = (intercept / intercept_scale).square().sum(1, keepdim=True)
         log_p = log_p + intercept.shape[1] * points - square * torch.exp(2 * points) / 2
-    for m in range(POINTS):  # all at once would take 17 times the memory
+    at_once = max(1, min(POINTS, SMALL // fitted.numel()))  # all of them take 17 times the memory
+    for m in (slice(start, start + at_once) for start in range(0, POINTS, at_once)):
         factor = points[:, m, None, None].exp()
-        values = factor * fitted + (factor if intercept_scale > 0 else 1) * intercept.unsqueeze(-1)
-        total = softplus(values[:, 0]) if fitted.shape[1] == 1 else values.logsumexp(1)
-        log_p[:, m] += ((hits * values).sum(1) - total).sum(-1)
+        shift = (factor if intercept_scale > 0 else 1) * intercept[:, None, :, None]
+        values = factor * fitted.unsqueeze(1) + shift  # (chains, points, logits, n)
+        total = softplus(values[:, :, 0]) if fitted.shape[1] == 1 else values.logsumexp(2)
+        log_p[:, m] += ((hits.unsqueeze(1) * values).sum(2) - total).sum(-1)
     return _choose(points, log_p, generator)
 
 

@@ -35,7 +35,7 @@ from r2d2net.distributions.polya_gamma_sampler import sample_polya_gamma
 from r2d2net.inference import linear_sweep
 from r2d2net.inference.linear_class_moves import log_others, rescale_outputs, rescale_prior, shift_all, stretch_pairs
 from r2d2net.inference.linear_problem import EXACT, Factors
-from r2d2net.inference.linear_rows import WeightedRows
+from r2d2net.inference.linear_rows import WeightedRows, fitted_values
 from r2d2net.inference.linear_sweep import Chains, Hyper, move_scale, parts_of
 from r2d2net.priors import Gaussian
 
@@ -43,14 +43,14 @@ GAUSSIAN_SWEEPS = 10  # at the start, under a Gaussian prior
 
 
 class ClassProblem(NamedTuple):
-    """Data of a linear classification, in float64.
+    """Data of a linear classification, in float64; or of one for each chain (`linear_members`).
 
     Attributes:
-        x: Inputs, (n, p), centred if there is an intercept.
+        x: Inputs, (n, p), centred if there is an intercept; (chains, n, p) where each chain has its own.
         hits: Whether a row is of the class of a logit, 0 or 1: (1, logits, n), or (chains, logits, n) if each chain has
             labels of its own.
-        x_mean: Means that were taken off the inputs, (p,).
-        mean_square: Mean of x_j^2, (p,); ones where no input varies at all.
+        x_mean: Means that were taken off the inputs, (p,); then (rows of weights, p).
+        mean_square: Mean of x_j^2, (p,), ones where no input varies at all; then (rows of weights, p).
     """
 
     x: Tensor
@@ -141,16 +141,16 @@ def sweep(
     shares = torch.exp(log_variance - 2 * half_total[:, None, None])
     log_tau, log_step = _by_chain(linear.log_g, logits)[:, 0] + half_total, _by_chain(linear.log_step, logits)[:, 0]
     weights, intercept = _by_chain(linear.weights, logits), _by_chain(chains.intercept, logits)
-    fitted = weights @ problem.x.T
+    fitted = weights @ problem.x.mT
     log_prior = partial(linear_sweep.log_density, hyper)
     for part in parts_of(problem.x, len(weights)):
         hits = problem.hits[part] if len(problem.hits) > 1 else problem.hits
-        given = problem._replace(hits=hits)
+        given = problem._replace(hits=hits, x=problem.x if problem.x.dim() == 2 else problem.x[part])
         for k in range(logits):
             at = Row(fitted[part], intercept[part], shares[part, k], log_tau[part], log_step[part])
             row = draw_class(given, hyper, at, k, generator, learning_rate)
             weights[part, k], intercept[part, k], log_tau[part], log_step[part] = row
-            fitted[part, k] = weights[part, k] @ problem.x.T
+            fitted[part, k] = fitted_values(given.x, weights[part, k])
         for scale in (0.0, hyper.intercept_scale):
             at_part = (fitted[part], intercept[part], log_tau[part])
             log_c = rescale_outputs(hits, *at_part, log_prior, generator, scale)
@@ -272,7 +272,7 @@ def draw_class(
     intercept = torch.zeros_like(at.log_tau)
     if hyper.intercept_scale > 0:
         precision = hyper.intercept_scale**-2 + omega.sum(-1)
-        center = (pull + omega * (others - weights @ problem.x.T)).sum(-1) / precision
+        center = (pull + omega * (others - fitted_values(problem.x, weights))).sum(-1) / precision
         intercept = center + torch.empty_like(center).normal_(generator=generator) / precision.sqrt()
     return weights, intercept, log_tau, log_step
 

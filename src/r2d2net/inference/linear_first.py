@@ -14,7 +14,8 @@ with noise v would count that error twice; A's mean with noise v counts it once,
 sigma^2 of the first stage contains what f explains in the second. Both are put right by one number for each output: of
 the residuals' variance u, f leaves v, and what the first stage predicts is scaled by that share. With V = mean_i V_i,
 
-    c = min(1, v / u),   A'_k = mean(A) + sqrt(c) (A_k - mean(A)),   sigma'_k^2 = c ((1 + 1/n) sigma_k^2 + max(0, u - V))
+    c = min(1, v / u),   A'_k = mean(A) + sqrt(c) (A_k - mean(A)),
+    sigma'_k^2 = c ((1 + 1/n) sigma_k^2 + max(0, u - V))
 
 Given f, A has a covariance proportional to the noise variance (A_j ~ N(0, sigma^2 g^2 v_j)), so that spread and noise
 fall by the same factor as f explains more; 1/n is the variance of b. The predictive variance about f, averaged over

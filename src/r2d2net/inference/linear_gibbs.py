@@ -191,16 +191,37 @@ class LinearChains(Trainer[LinearGibbsState]):
         return state._replace(kept=no_draws(room, networks, self.settings.thin))
 
     def step(self, state: LinearGibbsState, batch: Batch, generator: torch.Generator) -> tuple[LinearGibbsState, Info]:
+        state = self.started(state, batch, generator)
+        problem = self.problem_of(batch)
+        chains = self.targets.sweep(problem, state.chains, generator, self.learning_rate(int(state.step)))
+        return self.after_sweep(state, chains, batch, generator)
+
+    def problem_of(self, batch: Batch) -> Any:
+        """Return the data as `linear_problem` or `linear_classes` has them, whatever the order of the batch."""
+        return self._problem(*batch)[0]
+
+    def learning_rate(self, done: int) -> float:
+        """Return the speed at which Metropolis steps are learnt in the sweep after ``done`` others."""
+        return 1 / math.sqrt(done + 1) if done < self.burn_in else 0.0
+
+    def started(self, state: LinearGibbsState, batch: Batch, generator: torch.Generator) -> LinearGibbsState:
+        """Return the state with chains at their start, if it is that before the first sweep."""
+        if int(state.step) > 0:
+            return state
+        return self.at_start(state, self.targets.start(self.problem_of(batch), state.chains, generator))
+
+    def at_start(self, state: LinearGibbsState, chains: ClassChains) -> LinearGibbsState:
+        """Return the state with chains at their start, after a call of `problem_of`."""
+        return state._replace(chains=chains, row_keys=self._rows[3] if self._rows else state.row_keys)
+
+    def after_sweep(
+        self, state: LinearGibbsState, chains: ClassChains, batch: Batch, generator: torch.Generator
+    ) -> tuple[LinearGibbsState, Info]:
+        """End a sweep that led the chains here: keep the draw, and look at R-hat where it is due."""
         x, y = batch
         problem, monitored = self._problem(x, y)
-        chains, done = state.chains, int(state.step)
-        if done == 0:
-            chains = self.targets.start(problem, chains, generator)
-            state = state._replace(row_keys=self._rows[3] if self._rows else state.row_keys)
-        learning_rate = 1 / math.sqrt(done + 1) if done < self.burn_in else 0.0
-        chains = self.targets.sweep(problem, chains, generator, learning_rate)
         state = state._replace(step=state.step + 1, chains=chains, noise=self.targets.noise(chains))
-        networks, after = self._networks(state), done + 1 - self.burn_in
+        networks, after = self._networks(state), int(state.step) - self.burn_in
         if after > 0:
             state = state._replace(kept=keep(state.kept, networks, after))
             if len(state.loo.draws.mean) and after % int(state.loo.every) == 0:

@@ -26,22 +26,22 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from r2d2net.inference.linear_rows import WeightedRows
+from r2d2net.inference.linear_rows import WeightedRows, fitted_values, row_sums
 
 EXACT = torch.float64
 
 
 class LinearProblem(NamedTuple):
-    """Data of a linear regression, in float64.
+    """Data of a linear regression, in float64; or of one for each chain (`linear_members`).
 
     Attributes:
-        x: Inputs, (n, p), centred if there is an intercept.
-        y: Targets, (n, outputs), centred if there is an intercept.
-        x_mean: Means that were taken off the inputs, (p,).
-        y_mean: Means that were taken off the targets, (outputs,).
-        mean_square: Mean of x_j^2, (p,); ones where no input varies at all.
+        x: Inputs, (n, p), centred if there is an intercept; (chains, n, p) where each chain has its own.
+        y: Targets, (n, outputs), centred if there is an intercept; then (n, chains).
+        x_mean: Means that were taken off the inputs, (p,); then (chains, p).
+        y_mean: Means that were taken off the targets, (outputs,); then (chains,).
+        mean_square: Mean of x_j^2, (p,), ones where no input varies at all; then (chains, p).
         degrees: Degrees of freedom d of the residuals.
-        gram: X'X, where p <= n.
+        gram: X'X, where p <= n; then (chains, p, p).
     """
 
     x: Tensor
@@ -93,7 +93,7 @@ class ByShares:
     """The problem given shares q of a batch of chains.
 
     Args:
-        x: Inputs of all chains, (n, p).
+        x: Inputs of all chains, (n, p), or of each, (chains, n, p).
         y: Targets of each chain, (chains, n); T y for weighted rows.
         shares: q of each chain, (chains, p).
         gram: X'X where p <= n and the rows have no weights.
@@ -110,23 +110,23 @@ class ByShares:
         rows: WeightedRows | None = None,
     ) -> None:
         self.x, self.y, self.shares, self.roots, self.rows = x, y, shares, shares.sqrt(), rows
-        self.by_rows = x.shape[0] < x.shape[1]
+        self.by_rows = x.shape[-2] < x.shape[-1]
         if self.by_rows:
-            kernel = (x * shares.unsqueeze(-2)) @ x.T
+            kernel = (x * shares.unsqueeze(-2)) @ x.mT
             self.matrix, self.target = kernel if rows is None else rows.around(kernel), y
         else:
-            inner = (x.T @ x if gram is None else gram) if rows is None else rows.gram(x)
+            inner = (x.mT @ x if gram is None else gram) if rows is None else rows.gram(x)
             self.matrix = self.roots.unsqueeze(-1) * inner * self.roots.unsqueeze(-2)
             self.target = self.roots * self._back(y)
 
     def _forth(self, weights: Tensor) -> Tensor:
         """Compute T X w, (chains, n)."""
-        fitted = weights @ self.x.T
+        fitted = fitted_values(self.x, weights)
         return fitted if self.rows is None else self.rows.forth(fitted)
 
     def _back(self, residuals: Tensor) -> Tensor:
         """Compute X' T' r, (chains, p)."""
-        return (residuals if self.rows is None else self.rows.back(residuals)) @ self.x
+        return row_sums(self.x, residuals if self.rows is None else self.rows.back(residuals))
 
     def _quadratic(self, tau: Tensor, solved: Tensor) -> Tensor:
         """Compute y' M^-1 y from the target's own quadratic form, (chains, ...)."""

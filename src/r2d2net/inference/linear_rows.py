@@ -8,12 +8,51 @@ With a_i = sqrt(omega_i) the scaled targets a_i z_i have covariance C = I + s^2 
     T' T = diag(omega) - h omega omega',   h = s^2 / (1 + s^2 sum_i omega_i)
 
 T is never formed: it is a diagonal matrix and a matrix of rank one. All is for a batch of chains, each with its own
-weights. Without an intercept s = 0.
+weights, and with inputs that all share, X (n, p), or with its own, (chains, n, p). Without an intercept s = 0.
 """
 
 from __future__ import annotations
 
 from torch import Tensor
+
+
+def fitted_values(x: Tensor, weights: Tensor) -> Tensor:
+    """Compute X w of each chain.
+
+    Args:
+        x: Inputs, (n, p), or those of each chain, (chains, n, p).
+        weights: Weights, (chains, p).
+
+    Returns:
+        The products, (chains, n).
+    """
+    return weights @ x.T if x.dim() == 2 else (x @ weights.unsqueeze(-1)).squeeze(-1)
+
+
+def row_sums(x: Tensor, values: Tensor) -> Tensor:
+    """Compute X' r of each chain.
+
+    Args:
+        x: Inputs, (n, p), or those of each chain, (chains, n, p).
+        values: One number for each row, (chains, n).
+
+    Returns:
+        The products, (chains, p).
+    """
+    return values @ x if x.dim() == 2 else (values.unsqueeze(-2) @ x).squeeze(-2)
+
+
+def at_means(x_mean: Tensor, weights: Tensor) -> Tensor:
+    """Compute mean(x)' w of each row of weights.
+
+    Args:
+        x_mean: Means of the inputs, (p,), or those of each row of weights, (rows, p).
+        weights: Weights, (rows, p).
+
+    Returns:
+        The products, (rows,).
+    """
+    return weights @ x_mean if x_mean.dim() == 1 else (weights * x_mean).sum(-1)
 
 
 class WeightedRows:
@@ -77,24 +116,24 @@ class WeightedRows:
         """Compute X' T' T X.
 
         Args:
-            x: Inputs, (n, p).
+            x: Inputs, (n, p) or (chains, n, p).
 
         Returns:
             The products, (chains, p, p).
         """
-        total = (self.omega @ x).unsqueeze(-1)
-        return (x.T * self.omega.unsqueeze(-2)) @ x - self.rank_one.unsqueeze(-1) * total @ total.mT
+        total = row_sums(x, self.omega).unsqueeze(-1)
+        return (x.mT * self.omega.unsqueeze(-2)) @ x - self.rank_one.unsqueeze(-1) * total @ total.mT
 
     def weigh(self, x: Tensor) -> Tensor:
         """Compute T' T X.
 
         Args:
-            x: Inputs, (n, p).
+            x: Inputs, (n, p) or (chains, n, p).
 
         Returns:
             The products, (chains, n, p).
         """
-        common = self.rank_one.unsqueeze(-1) * (self.omega @ x).unsqueeze(-2)
+        common = self.rank_one.unsqueeze(-1) * row_sums(x, self.omega).unsqueeze(-2)
         return self.omega.unsqueeze(-1) * (x - common)
 
     def square_diagonal(self) -> Tensor:

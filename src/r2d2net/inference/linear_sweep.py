@@ -46,7 +46,7 @@ class HasMeanSquare(Protocol):
     """Data whose inputs have means of squares."""
 
     @property
-    def mean_square(self) -> Tensor: ...  # (p,)
+    def mean_square(self) -> Tensor: ...  # (p,), or of each row of weights
 
 
 class Hyper(NamedTuple):
@@ -176,10 +176,13 @@ def draw_weights(
     half_total = log_total(problem, hyper, chains.scales) / 2
     shares = torch.exp(variance.log() - 2 * half_total.unsqueeze(-1))
     log_tau, log_step = chains.log_g + half_total, chains.log_step
-    moved = [
-        _move(problem, hyper, shares[k], outputs[k], (log_tau[k], log_step[k]), generator, learning_rate)
-        for k in parts_of(problem.x, len(outputs))
-    ]
+    moved, own = [], problem.x.dim() == 3
+    for k in parts_of(problem.x, len(outputs)):
+        x, gram = (
+            (problem.x[k], None if problem.gram is None else problem.gram[k]) if own else (problem.x, problem.gram)
+        )
+        data = (x, problem.y.T[outputs[k]], shares[k])
+        moved.append(_move(problem, hyper, data, gram, (log_tau[k], log_step[k]), generator, learning_rate))
     log_tau, sigma2, weights, log_step = (torch.cat(values) for values in zip(*moved, strict=True))
     return chains._replace(weights=weights, variance=sigma2, log_g=log_tau - half_total, log_step=log_step)
 
@@ -187,19 +190,18 @@ def draw_weights(
 def _move(
     problem: LinearProblem,
     hyper: Hyper,
-    shares: Tensor,
-    outputs: Tensor,
+    data: tuple[Tensor, Tensor, Tensor],
+    gram: Tensor | None,
     at: tuple[Tensor, Tensor],
     generator: torch.Generator,
     learning_rate: float,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Draw log tau, sigma^2 and w, and learn the step size."""
+    """Draw log tau, sigma^2 and w of chains with these inputs, targets and shares, and learn the step size."""
 
     def log_target(quadratic: Tensor, half_log_det: Tensor, values: Tensor) -> Tensor:
         return _log_evidence(problem, hyper, quadratic, half_log_det) + log_density(hyper, values)
 
-    data = (problem.x, problem.y.T[outputs], shares)
-    moved = move_scale(data, *at, log_target, generator, learning_rate, gram=problem.gram)
+    moved = move_scale(data, *at, log_target, generator, learning_rate, gram=gram)
     variance = _draw_variance(problem, hyper, moved.quadratic, generator)
     return moved.log_tau, variance, moved.draw(variance), moved.log_step
 
@@ -216,7 +218,7 @@ def move_scale(
     """Move log tau on a lattice, or by a Metropolis step where eigenvalues would be dear.
 
     Args:
-        data: Inputs (n, p), targets (chains, n) and shares (chains, p).
+        data: Inputs (n, p) or (chains, n, p), targets (chains, n) and shares (chains, p).
         log_tau: log tau of each chain, (chains,).
         log_step: Logarithm of the step size of each chain, (chains,).
         log_target: Log density up to a constant.
@@ -227,7 +229,7 @@ def move_scale(
     Returns:
         The scale after the move.
     """
-    if min(data[0].shape) <= LARGEST_SPECTRUM:
+    if min(data[0].shape[-2:]) <= LARGEST_SPECTRUM:
         return move_on_lattice(Spectrum(*data, **rows), log_tau, log_step, log_target, generator)
     return step_of_metropolis(Factors(*data, **rows), log_tau, log_step, log_target, generator, learning_rate)
 
@@ -344,13 +346,13 @@ def parts_of(x: Tensor, chains: int) -> list[slice]:
     """Cut a batch of chains into parts small enough for the memory.
 
     Args:
-        x: Inputs, (n, p).
+        x: Inputs, (n, p) or (chains, n, p).
         chains: Number of chains.
 
     Returns:
         The parts.
     """
-    n, p = x.shape
+    n, p = x.shape[-2:]
     numbers = min(n, p) ** 2 + (n * p if n < p else 0) + min(n, p) * 300 * (min(n, p) <= LARGEST_SPECTRUM)
     size = max(1, AT_ONCE // max(1, numbers))
     return [slice(first, min(first + size, chains)) for first in range(0, chains, size)]

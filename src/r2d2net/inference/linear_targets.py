@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -21,6 +22,7 @@ from r2d2net.inference import linear_classes, linear_sweep
 from r2d2net.inference.linear_classes import ClassChains, ClassProblem, class_problem
 from r2d2net.inference.linear_loo import Moments, class_moments, regression_moments
 from r2d2net.inference.linear_problem import EXACT, LinearProblem, linear_problem
+from r2d2net.inference.linear_rows import at_means
 from r2d2net.inference.linear_sweep import Hyper
 from r2d2net.likelihoods import Bernoulli, Categorical, Gaussian
 from r2d2net.likelihoods.base import Noise
@@ -44,13 +46,14 @@ class Targets(ABC):
         left_out: Number of quantities of a row that are left out together.
         least_rows: Number of training rows that are needed.
         leaves_out: Whether there are leave-one-out moments; rows with weights have none.
+        starts_jointly: Whether `start` takes a problem of several runs, as `joined` makes it.
     """
 
     def __init__(self, hyper: Hyper, outputs: int, *, intercept: bool) -> None:
         self.hyper, self.outputs, self.intercept = hyper, outputs, intercept
         self.rows = self.left_out = outputs
         self.least_rows = 1
-        self.leaves_out = True
+        self.leaves_out, self.starts_jointly = True, False
 
     def first(self, chains: int, inputs: int, generator: torch.Generator) -> ClassChains:
         """Draw scales from the prior; all else waits for `start`.
@@ -69,6 +72,18 @@ class Targets(ABC):
     @abstractmethod
     def problem(self, x: Tensor, y: Tensor) -> Any:
         """Prepare inputs (n, p) and targets as the likelihood has them."""
+
+    @abstractmethod
+    def joined(self, problems: Sequence[Any], chains: int) -> Any:
+        """Join problems of as many rows to one, in which each chain has its own inputs and targets.
+
+        Args:
+            problems: The problems, of runs one after the other.
+            chains: Number of chains of each.
+
+        Returns:
+            The problem of all chains.
+        """
 
     @abstractmethod
     def start(self, problem: Any, chains: ClassChains, generator: torch.Generator) -> ClassChains:
@@ -125,6 +140,21 @@ class Regression(Targets):
             return linear_problem(x, own, intercept=self.intercept, weights=self.weighted.mean * shares)
         return linear_problem(x, y, intercept=self.intercept)
 
+    def joined(self, problems: Sequence[LinearProblem], chains: int) -> LinearProblem:
+        def of_chains(values: Sequence[Tensor]) -> Tensor:
+            return torch.stack(list(values)).repeat_interleave(chains * self.rows, 0)
+
+        grams = [problem.gram for problem in problems if problem.gram is not None]
+        return LinearProblem(
+            x=of_chains([problem.x for problem in problems]),
+            y=torch.cat([problem.y.repeat(1, chains) for problem in problems], 1),
+            x_mean=of_chains([problem.x_mean for problem in problems]),
+            y_mean=torch.cat([problem.y_mean.repeat(chains) for problem in problems]),
+            mean_square=of_chains([problem.mean_square for problem in problems]),
+            degrees=problems[0].degrees,
+            gram=of_chains(grams) if grams else None,
+        )
+
     def start(self, problem: LinearProblem, chains: ClassChains, generator: torch.Generator) -> ClassChains:
         return chains._replace(linear=linear_sweep.start(problem, self.hyper, chains.linear, generator))
 
@@ -134,7 +164,8 @@ class Regression(Targets):
         linear = linear_sweep.sweep(problem, self.hyper, chains.linear, generator, learning_rate)
         if not self.intercept:
             return chains._replace(linear=linear)
-        center = problem.y_mean.repeat(len(linear.variance) // self.rows) - linear.weights @ problem.x_mean
+        y_mean = problem.y_mean.repeat(len(linear.variance) // len(problem.y_mean))
+        center = y_mean - at_means(problem.x_mean, linear.weights)
         noise = torch.empty_like(center).normal_(generator=generator)
         return ClassChains(linear, center + (linear.variance / (problem.degrees + 1)).sqrt() * noise)
 
@@ -154,22 +185,34 @@ class Classes(Targets):
     def __init__(self, hyper: Hyper, outputs: int, *, intercept: bool) -> None:
         super().__init__(hyper, outputs, intercept=intercept)
         self.rows, self.left_out = outputs if outputs > 2 else 1, 1
+        self.starts_jointly = True  # by sweeps, which cost as much as those that follow
 
     def problem(self, x: Tensor, y: Tensor) -> ClassProblem:
         labels = y.reshape(-1).long()
         hits = labels.unsqueeze(0) == torch.arange(max(2, self.outputs), device=y.device).unsqueeze(-1)
         return class_problem(x, hits[-self.rows :].unsqueeze(0), intercept=self.intercept)
 
+    def joined(self, problems: Sequence[ClassProblem], chains: int) -> ClassProblem:
+        def of_chains(values: Sequence[Tensor], rows: int = 1) -> Tensor:
+            return torch.stack(list(values)).repeat_interleave(chains * rows, 0)
+
+        return ClassProblem(
+            x=of_chains([problem.x for problem in problems]),
+            hits=torch.cat([problem.hits.expand(chains, -1, -1) for problem in problems]),
+            x_mean=of_chains([problem.x_mean for problem in problems], self.rows),
+            mean_square=of_chains([problem.mean_square for problem in problems], self.rows),
+        )
+
     def start(self, problem: ClassProblem, chains: ClassChains, generator: torch.Generator) -> ClassChains:
         chains = linear_classes.start(problem, self.hyper, chains, generator)
-        return chains._replace(intercept=chains.intercept - chains.linear.weights @ problem.x_mean)
+        return chains._replace(intercept=chains.intercept - at_means(problem.x_mean, chains.linear.weights))
 
     def sweep(
         self, problem: ClassProblem, chains: ClassChains, generator: torch.Generator, learning_rate: float
     ) -> ClassChains:
-        chains = chains._replace(intercept=chains.intercept + chains.linear.weights @ problem.x_mean)
+        chains = chains._replace(intercept=chains.intercept + at_means(problem.x_mean, chains.linear.weights))
         chains = linear_classes.sweep(problem, self.hyper, chains, generator, learning_rate)
-        return chains._replace(intercept=chains.intercept - chains.linear.weights @ problem.x_mean)
+        return chains._replace(intercept=chains.intercept - at_means(problem.x_mean, chains.linear.weights))
 
     def moments(self, problem: ClassProblem, chains: ClassChains, generator: torch.Generator) -> Moments:
         centred = chains._replace(intercept=chains.intercept + chains.linear.weights @ problem.x_mean)

@@ -25,6 +25,8 @@ from r2d2net.inference.base import copied, flatten, part, unflatten
 from r2d2net.inference.chain_members import ChainMembers, chains_are_alike
 from r2d2net.inference.langevin import Langevin
 from r2d2net.inference.langevin_members import LangevinMembers
+from r2d2net.inference.linear_gibbs import LinearChains
+from r2d2net.inference.linear_members import LinearMembers, linear_are_alike
 from r2d2net.inference.mclmc import MicrocanonicalChains
 from r2d2net.inference.members import Members, are_alike, members_of
 from r2d2net.manifest import tidy
@@ -40,7 +42,7 @@ from r2d2net.specification import reading
 MOST = 8  # runs of a group: their states and activations stay in a cache
 STORE = 1 << 30  # bytes that the stored draws of a group may take: as many as those of one chain by default
 FOLDER = "together"  # of a group's checkpoint, with the number of its first run
-SideBySide = Members | LangevinMembers | ChainMembers
+SideBySide = Members | LangevinMembers | ChainMembers | LinearMembers
 
 
 def groups_of(plans: Sequence[Plan]) -> list[list[int]]:
@@ -78,12 +80,20 @@ def _go_together(one: Plan, other: Plan) -> bool:
     shapes = [(b.n, b.size, b.x.shape[1:], b.y.shape[1:], b.y.dtype) for b in (mine, theirs)]
     lengths = [(plan.settings["epochs"], plan.settings["patience"], plan.checkpoint_every) for plan in (one, other)]
     runs = [one.trainer, other.trainer]
-    alike = are_alike(runs, mine.size) or chains_are_alike(runs, mine.n)
+    alike = are_alike(runs, mine.size) or chains_are_alike(runs, mine.n) or _are_swept_together(one, other)
     return alike and shapes[0] == shapes[1] and lengths[0] == lengths[1]
 
 
+def _are_swept_together(one: Plan, other: Plan) -> bool:
+    """Tell whether linear chains of two runs are one batch; the first of compared runs is that of a single fit."""
+    same_model = one.settings["model"] == other.settings["model"] and not one.compared and not other.compared
+    return same_model and linear_are_alike([one.trainer, other.trainer], one.prepared.batches.n)
+
+
 def _takes(trainer: Any, x: Any) -> bool:
-    """Tell whether the passes of a run that are written out take these inputs."""
+    """Tell whether the passes of a run that are written out, or linear chains, take these inputs."""
+    if isinstance(trainer, LinearChains):
+        return isinstance(x, Tensor) and x.dim() == 2
     written = (
         trainer.potential.layered if isinstance(trainer, MicrocanonicalChains) else getattr(trainer, "joint", None)
     )
@@ -92,6 +102,8 @@ def _takes(trainer: Any, x: Any) -> bool:
 
 def _members_of(plans: Sequence[Plan], states: Sequence[Any]) -> SideBySide:
     trainers: list[Any] = [plan.trainer for plan in plans]
+    if isinstance(trainers[0], LinearChains):
+        return LinearMembers(trainers, states)
     if isinstance(trainers[0], MicrocanonicalChains):
         return ChainMembers(trainers, states)
     return members_of(trainers, states)
@@ -114,9 +126,10 @@ class Group:
         self.epoch, self.batch = 0, 0
 
     def open(self, k: int) -> bool:
-        """Return whether run k goes on: it has not diverged and not used up its patience."""
-        is_out = single.is_out_of_patience(self.runs[k], self.plans[k].settings["patience"])
-        return self.failures[k] is None and not is_out
+        """Return whether run k goes on: it has not diverged, is not done and has not used up its patience."""
+        if self.failures[k] is not None or self.plans[k].trainer.is_done(self.runs[k].state):
+            return False
+        return not single.is_out_of_patience(self.runs[k], self.plans[k].settings["patience"])
 
     def show(self, members: SideBySide) -> None:
         """Let the runs have the states of their members."""

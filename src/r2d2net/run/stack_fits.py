@@ -66,11 +66,28 @@ class Search:
         """Return the weights of some rows; None where there are none."""
         return None if self.weights is None else self.weights[rows]
 
+    def rows_of(self, fold: int) -> Tensor:
+        """Return the numbers of the rows to which a fold's fits are fitted: as many for each, so that they go together.
+
+        Where folds are of unequal size, a row that the fold does not leave out is missing in some; among classes it is
+        one of the most frequent.
+        """
+        kept = torch.ones(len(self.y), dtype=torch.bool, device=self.y.device)
+        if fold == WHOLE:
+            return kept.nonzero().squeeze(1)
+        kept[self.folds[fold]] = False
+        extra = int(kept.sum()) - (len(self.y) - max(map(len, self.folds)))
+        if extra > 0:
+            spare = self.folds[(fold + 1) % len(self.folds)]  # in a random order of all rows these are any
+            if self.likelihood.has_classes:
+                labels = self.y[spare].reshape(-1)
+                spare = spare[labels == labels.mode().values]
+            kept[spare[len(spare) // 2 :][:extra]] = False
+        return kept.nonzero().squeeze(1)
+
     def plan(self, candidate: Candidate, fold: int) -> Plan:
         """Build the run of a candidate on the rows that a fold does not leave out, or on all rows."""
-        rows = torch.ones(len(self.y), dtype=torch.bool, device=self.y.device)
-        if fold != WHOLE:
-            rows[self.folds[fold]] = False
+        rows = self.rows_of(fold)
         data = self.x[rows], self.y[rows]
         model = model_of(candidate.form, candidate.prior, self.network, self.likelihood, self.seed, self.x)
         request = Request(
@@ -86,7 +103,8 @@ class Search:
         prepared = prepare(model, data, request.batch_size, request.seed, None, None, False, weights)
         plan = request.plans(prepared)[0]
         name = candidate.name.replace(", ", "-").replace(" ", "-").lower()
-        return replace(plan, settings={**plan.settings, "candidate": f"{name}-{'whole' if fold == WHOLE else fold}"})
+        settings = {**plan.settings, "candidate": f"{name}-{'whole' if fold == WHOLE else fold}"}
+        return replace(plan, settings=settings, is_part=True)  # the health that counts is that of the mixture
 
 
 class Fitted(NamedTuple):
