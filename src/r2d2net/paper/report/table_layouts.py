@@ -92,6 +92,7 @@ TABLES: dict[str, tuple[TableLayout, ...]] = {
     ),
     "architectures": (TableLayout("architectures_cifar10", LABELS, ("accuracy",)),),
     "regimes": (TableLayout("", {"mse": "", "nll": "", "coverage": "", "relevance_auroc": ""}, ("mse",)),),
+    "temperature": (TableLayout("", {"accuracy": "", "nll": "", "ece": ""}, ("nll",)),),
     "uci": (TableLayout("", {"rmse": "", "nll": "", "coverage": ""}, ("rmse",)),),
 }
 # the paper's simulation was computed on the variant `table` of its scenarios
