@@ -138,14 +138,15 @@ Sets = tuple[ImageSet, ImageSet, dict[str, ImageSet]]  # training images, test i
 
 
 def _digits(settings: Settings) -> Sets:
-    return set_of("mnist", "train"), set_of("mnist", "test"), _elsewhere()
+    return set_of("mnist", "train"), set_of("mnist", "test"), elsewhere()
 
 
 def _photographs(settings: Settings) -> Sets:
-    return set_of("cifar10", "train"), set_of("cifar10", "test"), _elsewhere()
+    return set_of("cifar10", "train"), set_of("cifar10", "test"), elsewhere()
 
 
-def _elsewhere() -> dict[str, ImageSet]:
+def elsewhere() -> dict[str, ImageSet]:
+    """Return the test images of the sets outside by their names."""
     sets = {name: set_of(key, "test") for name, key in OUTSIDE.items()}
     return {**sets, "OMNIGLOT": replace(sets["OMNIGLOT"], images=transforms.invert(sets["OMNIGLOT"].images))}
 
