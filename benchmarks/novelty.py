@@ -9,7 +9,7 @@ images    a LeNet by R2D2-SVGI, trained on 20,000 grey images of MNIST (6 epochs
           set, beside entropy and mutual information, and false alarms on 2,000 test images inside
 controls  what of the score is sharpness: the network of CIFAR-10, and its test images made smaller and large again,
           blurred, compressed or with less contrast; SVHN's images, which are crops of larger photographs brought to 32
-          pixels, with a little noise
+          pixels, with a little noise; and how much of it a network has that saw 500 images once
 tables    UCI tables, a perceptron by SVGI on 60% of the rows, 20% held back, 20% to test; AUROC of four kinds of
           planted novelty beside the rule of `r2d2net predict` (`tables.novelty`), which has 80% of the rows to learn
           from: columns shuffled apart, one column of each row moved by 3 deviations, all columns twice as far from
@@ -98,7 +98,8 @@ def of_images(name: str, runs: Path) -> dict[str, Any]:
 
 def controls(runs: Path) -> dict[str, Any]:
     """Measure the score of the network of CIFAR-10 on its own test images, altered, and on SVHN's with noise."""
-    posterior, x, prepare = network("cifar10", first(set_of("cifar10", "train"), TRAIN + HELD + CHOOSE, 7), runs)
+    train = first(set_of("cifar10", "train"), TRAIN + HELD + CHOOSE, 7)
+    posterior, x, prepare = network("cifar10", train, runs)
     detector = rn.novelty.fit(posterior, x[HELD + CHOOSE :], holdout=x[CHOOSE : HELD + CHOOSE], draws=10)
     test = first(set_of("cifar10", "test"), TEST // 2, 11).images
     svhn = first(set_of("svhn", "test"), TEST // 2, 11).images
@@ -117,6 +118,18 @@ def controls(runs: Path) -> dict[str, Any]:
         novel = detector.combined(prepare(images))
         found[name] = {"novelty": auroc(usual.scores, novel.scores), "alarms": alarms(novel.p_values)}
         print(name, found[name], flush=True)
+    net, few = rn.nets.build("lenet", channels=1, classes=10, size=32), slice(HELD + CHOOSE, HELD + CHOOSE + 500)
+    model = rn.BayesianModel(net, likelihood=rn.likelihoods.Categorical())
+    learnt = rn.fit(model, (x[few], train.labels[few]), "svgi", epochs=1, batch_size=128, standardize=False, seed=7)
+    detector = rn.novelty.fit(learnt, x[HELD + CHOOSE :], holdout=x[CHOOSE : HELD + CHOOSE], draws=10)
+    usual = detector.combined(prepare(test))
+    for name, images in elsewhere().items():
+        novel = detector.combined(prepare(first(images, TEST // 2, 11).images))
+        found[f"barely trained, {name}"] = {
+            "novelty": auroc(usual.scores, novel.scores),
+            "alarms": alarms(novel.p_values),
+        }
+        print(name, found[f"barely trained, {name}"], flush=True)
     return found
 
 

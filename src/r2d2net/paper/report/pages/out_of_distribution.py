@@ -44,7 +44,7 @@ def text(grid: GridResults) -> str:
         parts.append("## Accuracy on the test images inside (%)\n\n" + row_table(grid, {"accuracy": "accuracy"}))
     if grid.results and all("false_alarms" in cell["result"] for cell in grid.results):
         heading = "## False alarms of the novelty score at 5% on the test images inside (%)\n\n"
-        parts.append(heading + row_table(grid, {"false_alarms": "false alarms"}))
+        parts.append(heading + row_table(grid, {"false alarms": "false_alarms"}))
     return "\n".join(parts)
 
 
