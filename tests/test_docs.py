@@ -504,7 +504,7 @@ def test_the_home_page_begins_with_an_example() -> None:
 
 
 def test_what_is_said_of_the_novelty_score_is_what_its_files_say() -> None:
-    text = (ROOT / "docs" / "uncertainty.md").read_text(encoding="utf-8")
+    text = " ".join((ROOT / "docs" / "uncertainty.md").read_text(encoding="utf-8").split())
     for inside, name in {"MNIST": "mnist", "CIFAR-10": "cifar10"}.items():
         found = measured(f"novelty-{name}.json")["result"]
         for outside, scores in found["outside"].items():
@@ -519,6 +519,8 @@ def test_what_is_said_of_the_novelty_score_is_what_its_files_say() -> None:
         "SVHN, noise 1": "SVHN with noise",
     }.items():
         assert f"{phrase} {controls[name]['novelty']:.0f}" in text
+    for outside in ("Fashion-MNIST", "OMNIGLOT", "SVHN"):
+        assert f"{controls[f'barely trained, {outside}']['novelty']:.1f} on {outside}" in text
     tables = [
         measured(f"novelty-{name}.json")["result"]["auroc"]
         for name in ("boston", "energy", "kin8nm", "naval", "wine", "yacht")
