@@ -114,8 +114,8 @@ def controls(runs: Path) -> dict[str, Any]:
     }
     usual = detector.combined(prepare(test))
     found = {}
-    for name, images in altered.items():
-        novel = detector.combined(prepare(images))
+    for name, pixels in altered.items():
+        novel = detector.combined(prepare(pixels))
         found[name] = {"novelty": auroc(usual.scores, novel.scores), "alarms": alarms(novel.p_values)}
         print(name, found[name], flush=True)
     net, few = rn.nets.build("lenet", channels=1, classes=10, size=32), slice(HELD + CHOOSE, HELD + CHOOSE + 500)

@@ -1,5 +1,6 @@
 """Detectors of several networks: false alarms as promised, planted novelty found, kept on disk, bad input refused."""
 
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -62,6 +63,7 @@ CASES = {
 }
 
 
+@cache
 def fitted(name: str, rows: int = 300) -> rn.Posterior:
     data, net, likelihood, _ = CASES[name]
     torch.manual_seed(0)
