@@ -111,7 +111,7 @@ def statistics_of(output: Tensor, *, channels_first: bool) -> Statistics:
     """
     maps = output.reshape(len(output), -1) if output.dim() <= 2 else output
     if maps.dim() == 2:
-        values = maps.double().cpu()
+        values = maps.cpu().double()
         return Statistics(values, values[:, :0])
     if not channels_first:
         maps = maps.movedim(-1, 1)
@@ -119,7 +119,7 @@ def statistics_of(output: Tensor, *, channels_first: bool) -> Statistics:
     axes = [axis for axis in range(2, maps.dim()) if maps.shape[axis] > 1]
     roughness = [maps.diff(dim=axis).square().flatten(2).mean(2).sqrt() for axis in axes]
     spreads = [positions.std(2, correction=0), *roughness]
-    return Statistics(positions.mean(2).double().cpu(), torch.cat(spreads, 1).double().cpu())
+    return Statistics(positions.mean(2).cpu().double(), torch.cat(spreads, 1).cpu().double())
 
 
 def _has_matrix(module: nn.Module) -> bool:

@@ -145,7 +145,7 @@ def doubts(prediction: Prediction) -> dict[str, Tensor]:
         found = {DISAGREEMENT: spread.clamp(min=torch.finfo(spread.dtype).tiny).log()}
     else:
         found = {DISAGREEMENT: prediction.std} if isinstance(prediction, LabelProbabilities) else {}
-    return {name: score.double().cpu().reshape(len(score), -1).mean(1) for name, score in found.items()}
+    return {name: score.cpu().double().reshape(len(score), -1).mean(1) for name, score in found.items()}
 
 
 def blocks_of(inputs: Any, rows: int) -> Iterator[Any]:
