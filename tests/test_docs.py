@@ -501,3 +501,30 @@ def test_the_home_page_begins_with_an_example() -> None:
     first = (ROOT / "docs" / "index.md").read_text(encoding="utf-8").splitlines()[:25]
     assert any(line.startswith("r2d2net fit") for line in first)
     assert "```python" in first
+
+
+def test_what_is_said_of_the_novelty_score_is_what_its_files_say() -> None:
+    text = " ".join((ROOT / "docs" / "uncertainty.md").read_text(encoding="utf-8").split())
+    for inside, name in {"MNIST": "mnist", "CIFAR-10": "cifar10"}.items():
+        found = measured(f"novelty-{name}.json")["result"]
+        for outside, scores in found["outside"].items():
+            figures = " | ".join(f"{scores[score]:.1f}" for score in ("novelty", "entropy", "mutual information"))
+            assert f"| {inside} | {outside} | {figures} | {100 * scores['alarms']['0.05']:.0f}% |" in text
+        shares = ", ".join(f"{100 * share:.1f}%" for share in found["false alarms"].values())
+        assert f"{shares} ({inside})" in text
+    controls = measured("novelty-controls.json")["result"]
+    for name, phrase in {
+        "by 28 pixels": "by 28 pixels",
+        "by 24 pixels": "by 24",
+        "SVHN, noise 1": "SVHN with noise",
+    }.items():
+        assert f"{phrase} {controls[name]['novelty']:.0f}" in text
+    for outside in ("Fashion-MNIST", "OMNIGLOT", "SVHN"):
+        assert f"{controls[f'barely trained, {outside}']['novelty']:.1f} on {outside}" in text
+    tables = [
+        measured(f"novelty-{name}.json")["result"]["auroc"]
+        for name in ("boston", "energy", "kin8nm", "naval", "wine", "yacht")
+    ]
+    for kind in tables[0]:
+        ours, rule = (mean(table[kind][which] for table in tables) for which in ("novelty", "rule"))
+        assert f"| {ours:.1f} | {rule:.1f} |" in text

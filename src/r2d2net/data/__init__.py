@@ -1,5 +1,6 @@
 """Data: simulated regressions, the public image sets and tables by name, splits, preprocessing, loaders."""
 
+from r2d2net.data.corruptions import corrupt
 from r2d2net.data.fetching import fetch
 from r2d2net.data.formats.image_folder import image_folder
 from r2d2net.data.formats.retinopathy import retinopathy_folder
@@ -20,6 +21,7 @@ __all__ = [
     "Preprocess",
     "Simulated",
     "Table",
+    "corrupt",
     "fetch",
     "image_folder",
     "image_loader",

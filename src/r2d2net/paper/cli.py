@@ -101,6 +101,9 @@ def reproduce(
     backend: Annotated[Backend, typer.Option(help="Processes of this machine, or a Ray cluster.")] = Backend.processes,
     address: Annotated[str | None, typer.Option(help="The Ray cluster; by default one on this machine.")] = None,
     show: Annotated[bool, typer.Option("--list", help="Show what can be reproduced.")] = False,
+    estimate: Annotated[
+        bool, typer.Option("--estimate", help="Say how long it will take, by finished cells, and run nothing.")
+    ] = False,
     seed: Annotated[
         int,
         typer.Option(min=0, max=10**9, help="Added to the seeds of all cells; the results have their own folder."),
@@ -116,6 +119,7 @@ def reproduce(
         fix = "`r2d2net reproduce --list` shows what can be reproduced"
         raise ParameterError("is missing", argument="name", fix=fix)
     from r2d2net.paper.experiments.reproducing import Request
+    from r2d2net.paper.experiments.reproducing import estimate as estimated
     from r2d2net.paper.experiments.reproducing import reproduce as run
     from r2d2net.paper.report.grid_report import write_report
     from r2d2net.paper.report.result_exports import HINT, has_parquet
@@ -123,6 +127,10 @@ def reproduce(
 
     words = tuple(word for word in only.split(",") if word)
     request = Request(name, scale.value, replicates, words, workers, out, backend.value, address, variant, seed)
+    if estimate:
+        lines = estimated(request)
+        typer.echo(json_text.dumps({"estimate": lines}, indent=2) if json else "\n".join(lines))
+        return
     grid, progress = run(request, Console(stderr=True), quiet=quiet)
     if not (json or quiet):
         for table in first_table(grid.folder):

@@ -16,8 +16,9 @@ from r2d2net.paper.cell_files import pack_cells
 from r2d2net.paper.experiments import ARTEFACTS, reproducing
 from r2d2net.paper.experiments.artefact import Artefact
 from r2d2net.paper.experiments.data_requirements import required_splits
-from r2d2net.paper.experiments.grid import Cell
+from r2d2net.paper.experiments.grid import Cell, Grid
 from r2d2net.paper.experiments.reproducing import Request, reproduce
+from r2d2net.paper.experiments.time_estimate import RowTime, estimate_lines, row_times
 from table_runs import command
 
 
@@ -178,3 +179,34 @@ def test_a_row_of_the_simulation_keeps_its_oracles(tmp_path):
     keys = {cell.key for cell in whole.cells}
     assert all(set(cell.needs) <= keys for cell in whole.cells)
     assert all(cell.needs for cell in whole.cells if cell.stage > 0)
+
+
+def test_an_estimate_is_of_cells_that_were_timed(artefact, tmp_path):
+    """The cells of the made-up artefact belong to no row; nothing is run by asking."""
+    request = Request("made-up", "smoke", workers=2, out=tmp_path, replicates=2)
+    assert (
+        reproducing.estimate(request)[-1]
+        == "4 cells, 4 left; no cell has been timed: run one by --only a-0, and ask again"
+    )
+    assert not list(tmp_path.iterdir())
+    grid, _ = ask(tmp_path, only=("a",), replicates=2)
+    for seconds, cell in ((30.0, grid.cells[0]), (90.0, grid.cells[1])):
+        path = grid.path(cell)
+        path.write_text(json.dumps({**json.loads(path.read_text()), "seconds": seconds}))
+    assert reproducing.estimate(request) == [
+        "all                4 cells,    2 left, 1 min 0 s a cell",
+        "4 cells, 2 left: about 1 min 0 s with 2 at a time",
+    ]
+
+
+def test_rows_that_were_not_timed_are_taken_as_others(tmp_path):
+    made = [Cell(f"{row}-0", {"row": row, "seed": 0}) for row in ("freq", "de")]
+    grid = Grid(made, jobs.work, tmp_path)
+    grid.path(made[0]).parent.mkdir()
+    values = {"key": "freq-0", "settings": made[0].settings, "seed": 0, "versions": {}, "commit": None, "result": {}}
+    grid.path(made[0]).write_text(json.dumps({**values, "seconds": 7.0}))
+    assert row_times(grid) == [RowTime("freq", 1, 0, 7.0, True), RowTime("de", 1, 1, 7.0, False)]
+    assert estimate_lines(grid, 2)[1:] == [
+        "de                 1 cells,    1 left, 7.0 s a cell, as others",
+        "2 cells, 1 left: about 7.0 s with 1 at a time",
+    ]

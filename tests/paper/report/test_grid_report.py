@@ -102,6 +102,17 @@ def test_out_of_distribution_runs_have_both_conventions(tmp_path):
     assert "| SVHN | 40 ± 0 | 60 ± 0 | 99.31 |" in text
     assert "| r2d2-svgi | - (98.75), not run | - (99.64), not run | 40 ± 0 (99.31), other measure |" in text
     assert "| R2D2-Net | 98 ± 0 |" in text
+    assert "False alarms of the novelty score" not in text, "results of before that score have none"
+
+
+def test_out_of_distribution_runs_have_the_novelty_score_beside_the_entropy(tmp_path):
+    measures = {"auroc": 40.0, "aupr": 41.0, "paper_auroc": 60.0, "paper_aupr": 61.0, "fpr95": 90.0}
+    result = {"accuracy": 98.0, "false_alarms": 4.5, "settings": {"SVHN": {**measures, "novelty_auroc": 93.0}}}
+    rows = [cell(f"r2d2-svgi-{i}", {"row": "r2d2-svgi", "seed": i}, result) for i in (0, 1)]
+    text = report_as_markdown(write_grid(tmp_path / "ood", "ood-mnist", rows))
+    assert "| SVHN | 40 ± 0 | 60 ± 0 | 99.31 | 93 ± 0 |" in text
+    assert "## AUROC (%) of the novelty score, by layers and posterior together" in text
+    assert "| R2D2-Net | 4.5 ± 0 |" in text
 
 
 def test_one_page_with_everything_in_it(grid):

@@ -24,6 +24,7 @@ from r2d2net.paper.experiments.process_backend import processes
 from r2d2net.paper.experiments.ray_backend import ray_tasks
 from r2d2net.paper.experiments.runner import Backend, run_cells
 from r2d2net.paper.experiments.table_rows import described
+from r2d2net.paper.experiments.time_estimate import estimate_lines
 
 
 @dataclass(frozen=True)
@@ -81,14 +82,7 @@ def reproduce(request: Request, console: Console, *, quiet: bool = False) -> tup
         ParameterError: The request cannot be carried out.
         DataError: A data set is not there.
     """
-    artefact = artefact_of(request.name)
-    if request.scale not in SCALES:
-        fix = f"use one of {', '.join(SCALES)}"
-        raise ParameterError("is not known", argument="scale", value=request.scale, fix=fix)
-    for name in ("replicates", "workers"):
-        if getattr(request, name) is not None:
-            require_whole(name, getattr(request, name))
-    whole = with_seed(artefact.grid(request.scale, request.out, request.replicates, request.variant), request.seed)
+    artefact, whole = requested(request)
     grid = whole.only(request.only)
     unfinished = unfinished_cells(grid, request.out)
     note = note_on_table(grid.folder)
@@ -101,6 +95,52 @@ def reproduce(request: Request, console: Console, *, quiet: bool = False) -> tup
         describe_grid(artefact, whole, request)
         progress = Progress(len(grid.cells), backend.slots, skipped=len(grid.cells) - len(unfinished))
         return grid, show_progress(run_cells(grid, backend), progress, console, quiet=quiet)
+
+
+def requested(request: Request) -> tuple[Artefact, Grid]:
+    """Find the artefact of a request and its whole grid.
+
+    Args:
+        request: What is to be reproduced.
+
+    Returns:
+        Both.
+
+    Raises:
+        ParameterError: The request cannot be carried out.
+    """
+    artefact = artefact_of(request.name)
+    if request.scale not in SCALES:
+        fix = f"use one of {', '.join(SCALES)}"
+        raise ParameterError("is not known", argument="scale", value=request.scale, fix=fix)
+    for name in ("replicates", "workers"):
+        if getattr(request, name) is not None:
+            require_whole(name, getattr(request, name))
+    grid = artefact.grid(request.scale, request.out, request.replicates, request.variant)
+    return artefact, with_seed(grid, request.seed)
+
+
+def estimate(request: Request) -> list[str]:
+    """Say how many cells a request has, how long finished ones took, and how long the others will take.
+
+    Args:
+        request: What is to be reproduced.
+
+    Returns:
+        Lines of text. Nothing is computed; a table of results in the folder is unpacked into cell files.
+
+    Raises:
+        ParameterError: The request cannot be carried out.
+    """
+    artefact, whole = requested(request)
+    grid = whole.only(request.only)
+    unfinished_cells(grid, request.out)
+    return estimate_lines(grid, request.workers or usual_workers(artefact))
+
+
+def usual_workers(artefact: Artefact) -> int:
+    """Return as many cells at a time as there are cores, or GPUs if the artefact uses them."""
+    return (artefact.gpu and torch.cuda.device_count()) or os.cpu_count() or 1
 
 
 def unfinished_cells(grid: Grid, out: Path) -> Sequence[Cell]:
@@ -146,8 +186,7 @@ def backend_of(request: Request, artefact: Artefact) -> AbstractContextManager[B
     if request.address is not None:
         fix = ("add ", Argument("backend", "ray"), " or leave it out")
         raise ParameterError("is for the backend ray", argument="address", value=request.address, fix=fix)
-    usual = (artefact.gpu and torch.cuda.device_count()) or os.cpu_count() or 1
-    return processes(usual if request.workers is None else request.workers)
+    return processes(usual_workers(artefact) if request.workers is None else request.workers)
 
 
 def describe_grid(artefact: Artefact, grid: Grid, request: Request) -> None:

@@ -22,6 +22,7 @@ METRICS = {
     "aupr": "AUPR (%)",
     "fpr95": "False alarms (%) where 95% of the images outside are found",
     "paper_auroc": "AUROC (%) by the paper's convention, the larger of both directions",
+    "novelty_auroc": "AUROC (%) of the novelty score, by layers and posterior together",
     "paper_aupr": "AUPR (%) by the paper's convention, the larger of both directions",
     "accuracy": "Accuracy (%)",
     "macro_f1": "Macro F1 (%)",
@@ -63,7 +64,7 @@ DIRECTED = {
     "auroc": "AUROC (%) with its direction: uncertain is outside",
     "aupr": "AUPR (%) with its direction: images outside are the positives",
 }
-OOD = {"auroc": "auroc", "paper_auroc": "auroc", "aupr": "aupr", "paper_aupr": "aupr", "fpr95": ""}
+OOD = {"auroc": "auroc", "paper_auroc": "auroc", "aupr": "aupr", "paper_aupr": "aupr", "fpr95": "", "novelty_auroc": ""}
 DRAWN = ("auroc", "paper_auroc")
 LABELS = {"accuracy": "accuracy", "auroc": "auroc"}
 LABELS_F1 = {**LABELS, "macro_f1": "macro_f1"}
@@ -91,6 +92,7 @@ TABLES: dict[str, tuple[TableLayout, ...]] = {
     ),
     "architectures": (TableLayout("architectures_cifar10", LABELS, ("accuracy",)),),
     "regimes": (TableLayout("", {"mse": "", "nll": "", "coverage": "", "relevance_auroc": ""}, ("mse",)),),
+    "temperature": (TableLayout("", {"accuracy": "", "nll": "", "ece": ""}, ("nll",)),),
     "uci": (TableLayout("", {"rmse": "", "nll": "", "coverage": ""}, ("rmse",)),),
 }
 # the paper's simulation was computed on the variant `table` of its scenarios

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from r2d2net.paper.report.grid_results import GridResults
 from r2d2net.paper.report.pages import (
     complexity,
+    covariate_shift,
     filters,
     hyperparameters,
     learning_curves,
@@ -54,5 +55,6 @@ PAGES: dict[str, Page] = {
     "complexity": Page(complexity.text, complexity.draw),
     "regimes": Page(regimes.text),
     "pruning": Page(pruning.text),
+    "covariate-shift": Page(covariate_shift.text),
     "uci": Page(uci.text),
 }

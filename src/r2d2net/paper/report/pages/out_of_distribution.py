@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+from r2d2net.paper.report.comparison import ComparedMean
 from r2d2net.paper.report.grid_results import GridResults
 from r2d2net.paper.report.row_ranking import R2D2_SVGI, placements
 from r2d2net.paper.report.row_tables import row_table
@@ -20,11 +23,11 @@ def text(grid: GridResults) -> str:
     by_metric = {table.metric: table.entries for table in compare_grid(grid)}
     mine = {
         metric: {e.setting: e for e in by_metric.get(metric, []) if e.row == R2D2_SVGI}
-        for metric in ("auroc", "paper_auroc")
+        for metric in ("auroc", "paper_auroc", "novelty_auroc")
     }
     if mine["auroc"]:
         lines = [
-            [setting, entry.ours, mine["paper_auroc"][setting].ours, entry.theirs or "-"]
+            [setting, entry.ours, mine["paper_auroc"][setting].ours, entry.theirs or "-", _novelty(mine, setting)]
             for setting, entry in mine["auroc"].items()
         ]
         places = placements(by_metric["auroc"])
@@ -33,9 +36,19 @@ def text(grid: GridResults) -> str:
             "## R2D2-SVGI by both conventions\n\n"
             "AUROC (%) with its direction, uncertain is outside, and by the paper's convention, the larger of both "
             "directions, which cannot tell a good detector from one that is the wrong way round.\n\n"
-            + pipe_table(["outside", "directional", "paper's convention", "the paper's figure"], lines)
+            "The last column has the novelty score in place of the entropy, with its direction.\n\n"
+            + pipe_table(["outside", "directional", "paper's convention", "the paper's figure", "novelty score"], lines)
             + (f"\nAmong our rows, directional AUROC: {ranks}.\n" if ranks else "")
         )
     if grid.results:
         parts.append("## Accuracy on the test images inside (%)\n\n" + row_table(grid, {"accuracy": "accuracy"}))
+    if grid.results and all("false_alarms" in cell["result"] for cell in grid.results):
+        heading = "## False alarms of the novelty score at 5% on the test images inside (%)\n\n"
+        parts.append(heading + row_table(grid, {"false alarms": "false_alarms"}))
     return "\n".join(parts)
+
+
+def _novelty(mine: Mapping[str, Mapping[str, ComparedMean]], setting: str) -> str:
+    """Return the novelty score's figure; results of earlier versions have none."""
+    entry = mine["novelty_auroc"].get(setting)
+    return "-" if entry is None else entry.ours or "-"
