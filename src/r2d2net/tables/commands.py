@@ -298,7 +298,7 @@ def predict(
     say = terminal_output.note_printer(quiet)
     for note in summary.notes:
         say(note)
-    flagged = _share(summary.unlike / summary.rows, fitted.novelty.expected)
+    flagged = _share(summary.unlike / summary.rows)
     rows = counted(summary.rows, "row")
     say(f"{rows} predicted; {summary.unlike:,} flagged as unlike the training rows ({flagged})")
     if out is not None:
@@ -356,9 +356,10 @@ def explain(
         typer.echo(f"wrote {out}")
 
 
-def _share(flagged: float, expected: float) -> str:
-    of_them = f"{expected:.0%} expected of rows like them" if expected else "too few of them to tell by the distance"
-    return f"{flagged:.1%}; {of_them}"
+def _share(flagged: float) -> str:
+    from r2d2net.tables.novelty import ALARM
+
+    return f"{flagged:.1%}; up to {ALARM:.0%} expected of rows like them"
 
 
 @app.command()

@@ -17,7 +17,6 @@ from rich.text import Text
 
 from r2d2net.columns.phrases import counted
 from r2d2net.run.progress import terminal
-from r2d2net.tables.novelty import FEWEST
 
 MOST_INPUTS = 12
 NEEDED = 0.95  # as `shrinkage.relevance.LEVEL`, whose import takes a second
@@ -120,7 +119,7 @@ def show_metrics(metrics: dict[str, Any], target: str, title: str) -> None:
         more = ["" if v is None else f"{v:.1%}" if name in PERCENT else format_number(v) for v in values]
         table.add_row(*(Text(cell) for cell in (*line, *more)))
     expected = metrics["unlike_expected"]
-    known = f"{expected:.0%} expected" if expected else f"needs {FEWEST} training rows"
+    known = f"up to {expected:.0%} expected" if expected else ""  # of small tables, by runs of earlier versions
     table.add_row("rows unlike the training rows", f"{metrics['unlike']:.1%}", known)
     screen().print(table)
 
