@@ -23,8 +23,8 @@ Unless the posterior is sure (95%) of more than 3 max y, the mean lies inside th
 above it is at least the share 1/2 Phi(-s / 2) of the mixture, and below it 1/4, or 1/20 at the lower end. What the
 deviation takes for the spread of the means is not more than half of the central 90% of their draws.
 
-Draws of f more than 20 deviations of the training logarithms from their mean, or twice as far as the largest of these, say
-nothing of y (`reach`).
+Draws of f more than 20 deviations of the training logarithms from their mean, or twice as far as the largest of these,
+say nothing of y (`reach`).
 """
 
 from __future__ import annotations
