@@ -55,6 +55,7 @@ from r2d2net.run.stack_mixture import mixture_of
 from r2d2net.run.stack_scores import (
     average,
     choose_spread,
+    gain_of,
     least_levels,
     log_densities,
     mixture_densities,
@@ -255,8 +256,9 @@ def _searched(
         )
         show(f"candidate {candidate.name}: weight {weights[k]:.2f}, log density {score:.4g}")
     posterior = mixture_of(search, prepared, request, [pair for own in members for pair in own], entries, len(rows))
-    mixed = mixture_densities(densities, weights) + shift
-    posterior.health = with_held_out(posterior.health, mixed, torch.cat(rows).cpu(), len(search.y))
+    mixed, left = mixture_densities(densities, weights), torch.cat(rows).cpu()
+    gain = gain_of(search, mixed, left)
+    posterior.health = with_held_out(posterior.health, mixed + shift, left, len(search.y), gain)
     posterior.calibration = None if levels is None else IntervalCalibration.of(levels)
     if time is not None:
         stack = {**posterior.settings["stack"], "time": budget.record()}
