@@ -96,3 +96,26 @@ def test_the_covariance_is_that_of_scikit_learn(rows, columns):
     assert 0 <= share < 1
     np.testing.assert_allclose(novelty.ledoit_wolf(x), expected, rtol=1e-10, atol=1e-14)
     np.testing.assert_array_equal(novelty.ledoit_wolf(np.zeros((5, 2))), np.zeros((2, 2)))
+
+
+def test_more_inputs_than_rows_have_the_distances_of_the_whole_matrix(tmp_path):
+    rng = np.random.default_rng(0)
+    mix = rng.normal(size=(8, 90))
+    x, new = (rng.normal(size=(n, 8)) @ mix + 0.3 * rng.normal(size=(n, 90)) for n in (30, 5))
+    x[:, 3] = new[:, 3] = 1.0  # a constant column
+    found = learn_novelty(x, 0)
+    assert found.whitener.shape == (30, 90)
+    center, scale = x.mean(0), np.where(x.std(0) > 0, x.std(0), x.std(0)[x.std(0) > 0].min())
+    covariance = novelty.ledoit_wolf((x - center) / scale)
+    covariance.flat[::91] += 1e-10 * np.trace(covariance)
+    z = (new - center) / scale
+    expected = np.sqrt(np.einsum("ij,ij->i", z, np.linalg.solve(covariance, z.T).T))
+    metric = novelty._Metric(found.center, found.whitener, found.diagonal)
+    np.testing.assert_allclose(novelty._distances(new, metric), expected, rtol=1e-6)
+    found.save(tmp_path)
+    with replacing(tmp_path, keep=[FILE]):
+        pass
+    again = Novelty.load(tmp_path, 90)
+    np.testing.assert_array_equal(again.typicality(new), found.typicality(new))
+    with pytest.raises(CheckpointError, match="other inputs"):
+        Novelty.load(tmp_path, 91)
