@@ -204,6 +204,7 @@ def _searched(
         rows += [search.folds[fold] for fold in folds]
         if time is None:
             continue
+        budget.note(f"fold {first + 1}", begun, budget.together(chosen) or None)
         if not any(partial[0]) and len(chosen) < len(names):  # those that were chosen cannot be fitted
             chosen = list(range(len(names)))
             partial = fit_folds(search, chosen, folds, folder, jobs, verbose)
@@ -224,7 +225,9 @@ def _searched(
     kept = [k for k in range(len(names)) if weights[k] > 0]
     refitted = sorted(budget.affordable(sorted(kept, key=lambda k: -float(weights[k])), longer))
     budget.not_refitted = [names[k] for k in kept if k not in refitted]
+    begun = clock.monotonic()
     found = fit_all(search, [(search.candidates[k], WHOLE) for k in refitted], folder, jobs, verbose)
+    budget.note("fits to all rows", begun, longer * budget.together(refitted) if refitted else None)
     whole_of = dict(zip(refitted, found, strict=True))
     wholes = [with_spread(whole_of.get(k), spreads[k]) for k in kept]
     members: list[list[tuple[Fitted, float]]] = []

@@ -240,6 +240,8 @@ def _show_fit(folder: Path, *, json: bool, quiet: bool, worked: bool = True) -> 
     end = "wrote" if worked else "it was finished already, and its report is"
     taken = (results.get("posterior") or {}).get("time")
     of_time = "" if taken is None else f" (the models {taken['used']:g} s of {taken['asked']:g} s asked for)"
+    if taken is not None and (why := terminal_output.overrun_text(taken)) is not None:
+        typer.echo(why)
     typer.echo(f"fitted in {results.get('seconds', 0):g} s{of_time}; {end} {folder / run_folder.REPORT}")
 
 
