@@ -1,7 +1,7 @@
 """Draws of a log link that are out of all reach of the training targets.
 
-A cell 1e6 deviations out makes the logarithm f of a positive target so large, or so small, that every draw of y is
-infinite, or 0 with no spread. A draw with |f| > r says nothing of y but that it is positive. The K draws of a
+A cell 1e6 deviations out makes the logarithm f of a positive target, or of a mean count, so large or so small that
+every draw of y is infinite, or 0 with no spread. A draw with |f| > r says nothing of y. The K draws of a
 posterior then have values spread evenly over the range of the others,
 
     f_k = r (2 k + 1 - K) / K,      k = 0, ..., K - 1,
