@@ -390,12 +390,13 @@ def relevance_of(
     )
     parts = {name: values.tolist() for name, values in relevance._asdict().items()}
     order = relevance.share.argsort(descending=True, stable=True).tolist()
+    names = columns.names
     members: dict[int, list[str]] = {}
     for i in order:
-        members.setdefault(parts["group"][i], []).append(columns.names[i])
+        members.setdefault(parts["group"][i], []).append(names[i])
     return [
         {
-            "name": columns.names[i],
+            "name": names[i],
             **{part: values[i] for part, values in parts.items()},
             "group": members[parts["group"][i]] if parts["group"][i] >= 0 else None,
         }
