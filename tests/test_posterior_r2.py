@@ -103,6 +103,7 @@ RATES = OUTPUTS.exp().mean(1)
         (rn.likelihoods.Gaussian(), {"variance": ONE}, VARIANCE, torch.ones(6, 3)),
         (rn.likelihoods.StudentT(), {"variance": ONE, "df": 4 * ONE}, VARIANCE, torch.full((6, 3), 2.0)),
         (rn.likelihoods.LogNormal(), {"variance": ONE}, VARIANCE, torch.ones(6, 3)),
+        (rn.likelihoods.Gamma(), {"offset": ONE, "shape": ONE}, VARIANCE, torch.full((6, 3), 2.0).log()),
         (rn.likelihoods.Poisson(), {}, VARIANCE, (1 + 1 / RATES).log()),
         (rn.likelihoods.Poisson(centered=True), {"offset": ONE}, VARIANCE, (1 + 1 / (math.e * RATES)).log()),
         (

@@ -21,6 +21,7 @@ PROBLEMS: dict[str, tuple[Any, Tensor, int]] = {
     "heteroscedastic": (rn.likelihoods.Heteroscedastic(), REAL, 2),
     "student": (rn.likelihoods.StudentT(), REAL, 1),
     "log-normal": (rn.likelihoods.LogNormal(), REAL, 1),
+    "gamma": (rn.likelihoods.Gamma(), REAL, 1),
     "categorical": (rn.likelihoods.Categorical(), CLASS, 2),
     "bernoulli": (rn.likelihoods.Bernoulli(), CLASS, 1),
     "ordinal": (rn.likelihoods.Ordinal(2), CLASS, 1),

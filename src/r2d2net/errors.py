@@ -221,6 +221,10 @@ class FitWarning(UserWarning):
     """A fit that does not make sense, worse than a constant say, or that starts otherwise than its user may think."""
 
 
+class ColumnWarning(UserWarning):
+    """Rows to predict with a column that is written otherwise than in the training rows, or with cells filled in."""
+
+
 class PruningWarning(UserWarning):
     """A cut that was not made as asked: a layer kept its best weight or unit, or something cannot be cut."""
 

@@ -433,7 +433,8 @@ class Counts(Mixture):
         low = torch.full_like(high, -1.0)  # the distribution function at ``low`` is below the probability
         while bool((high - low > 1).any()):
             middle = torch.floor((low + high) / 2)
-            below = torch.special.gammaincc(middle + 1, rate).mean(0) < probability
+            reached = torch.special.gammaincc(middle.clamp(min=0) + 1, rate).mean(0) >= probability
+            below = (middle < 0) | ~reached
             low, high = torch.where(below, middle, low), torch.where(below, high, middle)
         return high.to(self.samples.dtype)
 

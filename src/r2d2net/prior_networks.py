@@ -18,6 +18,7 @@ from r2d2net.forward_draws import forward_draws
 from r2d2net.inference.base import Draws
 from r2d2net.likelihoods import Gaussian, Likelihood, StudentT
 from r2d2net.likelihoods.base import Noise, Unit
+from r2d2net.likelihoods.gamma import PositiveAmounts
 from r2d2net.likelihoods.log_normal import LogRegression
 from r2d2net.likelihoods.negative_binomial import DispersedCounts
 from r2d2net.likelihoods.student_t import HeavyTailed
@@ -135,6 +136,9 @@ def replicate(prediction: Prediction, generator: torch.Generator) -> Tensor | No
         df = prediction.df.double().expand(mean.shape)
         chi = 2 * torch._standard_gamma(df / 2, generator=generator)
         return mean + prediction.scale.double() * normal * (df / chi).sqrt()
+    if isinstance(prediction, PositiveAmounts):
+        k = prediction.shape.double().expand(mean.shape)
+        return prediction.log_mean.double().exp() * torch._standard_gamma(k, generator=generator) / k
     if isinstance(prediction, DispersedCounts):
         k = prediction.concentration.double().expand(mean.shape)
         mean = mean * torch._standard_gamma(k, generator=generator) / k

@@ -107,6 +107,7 @@ LIKELIHOODS = Registry(
         "student-t": "likelihoods.student_t:StudentT",
         "heteroscedastic": "likelihoods.gaussian:Heteroscedastic",
         "log-normal": "likelihoods.log_normal:LogNormal",
+        "gamma": "likelihoods.gamma:Gamma",
         "bernoulli": "likelihoods.discrete:Bernoulli",
         "categorical": "likelihoods.discrete:Categorical",
         "ordinal": "likelihoods.ordinal:Ordinal",
@@ -117,7 +118,7 @@ LIKELIHOODS = Registry(
 )
 
 # the likelihoods of numbers that the estimators and the command line offer by name
-NUMBERS = ("gaussian", "student-t", "heteroscedastic", "log-normal", "poisson", "negative-binomial")
+NUMBERS = ("gaussian", "student-t", "heteroscedastic", "log-normal", "gamma", "poisson", "negative-binomial")
 
 ALGORITHMS = Registry(
     "algorithm",

@@ -10,7 +10,7 @@ from sklearn.model_selection import cross_val_score
 from r2d2net import R2D2Classifier, R2D2Regressor
 from r2d2net.columns.column_detection import Targets, learn_inputs
 from r2d2net.columns.format_rules import detect_format_rules
-from r2d2net.errors import DataError
+from r2d2net.errors import ColumnWarning, DataError
 
 SMALL: dict[str, Any] = {"hidden": (), "epochs": 60, "draws": 30, "random_state": 0}
 
@@ -197,3 +197,27 @@ def test_infinite_numbers_among_objects_and_texts_are_refused(cell: Any) -> None
             call()
     good.loc[0, "kind"] = "inf"  # a level
     R2D2Regressor(hidden=(), epochs=3).fit(good, numbers)
+
+
+def test_columns_written_otherwise_than_in_training_are_told_in_one_line(regressor: R2D2Regressor) -> None:
+    table, _ = mixed(6, seed=1)
+    table["area"] = [70.0, "80", "much", 70.0, 70.0, 70.0]
+    table.loc[2, "city"] = "Genf"
+    with pytest.warns(ColumnWarning) as caught:
+        regressor.predict(table)
+    assert [str(warning.message) for warning in caught] == [
+        "X: texts where the training rows had numbers, read as numbers: 'area'; 1 cell unreadable, taken as missing: "
+        "area 1; 1 cell of levels unknown to the model: city 1"
+    ]
+
+
+def test_texts_and_dates_in_a_table_of_numbers(tmp_path: Any) -> None:
+    table = pd.DataFrame(np.random.default_rng(0).normal(size=(30, 2)), columns=["a", "b"])
+    fitted = R2D2Regressor(**SMALL).fit(table, table["a"])
+    fitted.save(tmp_path)
+    for model in (fitted, R2D2Regressor.load(tmp_path)):
+        with pytest.warns(ColumnWarning, match="^X: texts where the training rows had numbers, read as numbers: 'b'$"):
+            as_texts = model.predict(table.assign(b=table["b"].map(repr)))
+        np.testing.assert_array_equal(as_texts, model.predict(table))
+        with pytest.raises(DataError, match="X holds dates in the column 'b', and the training rows had numbers there"):
+            model.predict(table.assign(b=pd.Timestamp("2020-01-01")))

@@ -8,6 +8,7 @@ from scipy import stats
 import r2d2net as rn
 from r2d2net.errors import DataError, ParameterError
 from r2d2net.likelihoods import Gaussian, LogNormal
+from r2d2net.likelihoods.base import Unit
 from r2d2net.likelihoods.log_normal import LogRegression
 from r2d2net.prediction import Regression
 from r2d2net.run.carrying_on import carry_on
@@ -246,3 +247,21 @@ def test_the_spread_of_means_beyond_float32_is_not_zero():
         found, exact = getattr(single, name), getattr(double, name)
         torch.testing.assert_close(found[:3].double(), exact[:3], rtol=1e-3, atol=0)
         assert float(found[3]) == torch.finfo(torch.float32).max, name
+
+
+@pytest.mark.parametrize("sign", [-1, 1])
+def test_rows_out_of_all_reach_are_finite_and_wide_and_others_as_they_were(sign):
+    unit = Unit(torch.tensor([2.0]), torch.tensor([0.5]), torch.tensor([3.5]))
+    slopes = torch.linspace(0.4, 0.6, 40).reshape(-1, 1, 1)
+    outputs = sign * slopes * torch.tensor([1.0, 3e6]).reshape(1, 2, 1)  # a row as others, and one far out
+    noise = {"variance": torch.tensor([0.1])}
+    found = LogNormal().predict(outputs, noise, unit)
+    near = LogNormal().predict(outputs[:, :1], noise, unit)
+    torch.testing.assert_close(found.mean[:1], near.mean, rtol=0, atol=0)
+    low, high = found.interval(0.9)
+    assert 0 < low[1] < 1e-3 * high[1] < torch.inf
+    assert low[1] < found.mean[1] < high[1]
+    assert found.mean[1] < found.std[1] < torch.inf
+    assert found.log_prob(torch.tensor([[7.0], [7.0]])).isfinite().all()
+    inside = LogNormal().predict(torch.full((4, 1, 1), 19.9 * sign), noise, unit)
+    torch.testing.assert_close(inside.log.samples, torch.full((4, 1, 1), 2 + 0.5 * 19.9 * sign))

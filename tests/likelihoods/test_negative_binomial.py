@@ -102,3 +102,23 @@ def test_distribution_function_of_poisson():
     found = rn.Counts(rate).cdf(torch.tensor([-1.0, 0.0, 1.0, 2.5, 9.0]))
     expected = stats.poisson(rate.numpy()).cdf([-1.0, 0.0, 1.0, 2.5, 9.0]).mean(0)
     torch.testing.assert_close(found, torch.from_numpy(expected))
+
+
+@pytest.mark.parametrize("likelihood", [Poisson(centered=True), NegativeBinomial()], ids=repr)
+def test_counts_of_rows_out_of_all_reach_are_finite_and_wide(likelihood):
+    noise = likelihood.init(torch.tensor([[3.0], [5.0], [1.0]]))
+    slopes = torch.linspace(0.4, 0.6, 40).reshape(-1, 1, 1)
+    found = likelihood.predict(slopes * torch.tensor([-1e6, 1e6, 0.0]).reshape(1, 3, 1), noise, UNIT)
+    low, high = found.interval(0.9)
+    assert bool((low >= 0).all())
+    assert bool((high[:2] > 1e6).all() and high.isfinite().all())
+    assert bool((low[:2] == 0).all())
+    assert bool((found.std[:2] > found.mean[:2]).all())
+
+
+def test_quantiles_of_poisson_laws_beside_much_larger_ones():
+    """The search goes on for the larger ones, and those of a rate of 0 stay at 0."""
+    found = rn.Counts(torch.tensor([[0.0, 1e9, 2.0]])).quantile(0.05)
+    assert found[0] == 0
+    assert found[2] == stats.poisson(2).ppf(0.05)
+    assert float(found[1]) == pytest.approx(stats.poisson(1e9).ppf(0.05), rel=1e-6)

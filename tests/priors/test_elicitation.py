@@ -124,6 +124,7 @@ def test_every_prior_in_a_network(name: str) -> None:
         ("student-t", [0.0, 1.5]),
         ("heteroscedastic", [0.0, 1.5]),
         ("log-normal", [0.5, 1.5]),
+        ("gamma", [0.5, 1.5]),
         ("bernoulli", [0, 1]),
         ("categorical", [0, 1, 2]),
         (rn.likelihoods.Ordinal(3), [0, 1, 2]),

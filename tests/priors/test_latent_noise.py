@@ -53,6 +53,7 @@ def test_noise_of_counts(mean: float, size: float) -> None:
         (rn.likelihoods.Ordinal(4), {}, LOGISTIC),
         ("poisson", {"mean_count": 2.0}, math.log1p(0.5)),
         ("negative-binomial", {"mean_count": 2.0, "size": 4.0}, math.log1p(0.75)),
+        ("gamma", {"size": 4.0}, math.log1p(0.25)),
         ("student-t", {}, 1.0),
     ],
 )

@@ -15,11 +15,11 @@ COUNTS = ["gaussian", "poisson", "negative-binomial"]
     ("values", "expected"),
     [
         (lambda rng: rng.normal(size=200), REAL),
-        (lambda rng: np.exp(rng.normal(size=200)), [*REAL, "log-normal"]),
+        (lambda rng: np.exp(rng.normal(size=200)), [*REAL, "log-normal", "gamma"]),
         (lambda rng: 100 + rng.normal(size=200), REAL),  # positive and even
         (lambda rng: rng.poisson(3, size=200), COUNTS),
         (lambda rng: rng.poisson(3, size=200) - 1, REAL),
-        (lambda rng: rng.poisson(3, size=200) + 0.5, [*REAL, "log-normal"]),
+        (lambda rng: rng.poisson(3, size=200) + 0.5, [*REAL, "log-normal", "gamma"]),
         (lambda rng: rng.permutation(200), REAL),  # whole, and each but once
         (lambda rng: rng.integers(0, 2, size=200), REAL),
     ],
@@ -103,6 +103,26 @@ def test_planted_laws_are_found(law, monkeypatch):
         assert again == found
 
 
-def test_few_rows_are_gaussian():
-    found = choose_likelihood(torch.randn(50, 2), np.arange(50.0), seed=0)
-    assert found.record == {"name": "gaussian", "reason": "gaussian: fewer than 100 rows to compare others by"}
+def test_very_few_rows_are_gaussian():
+    found = choose_likelihood(torch.randn(19, 2), np.arange(19.0), seed=0)
+    assert found.record == {"name": "gaussian", "reason": "gaussian: fewer than 20 rows to compare others by"}
+
+
+@pytest.mark.parametrize("law", ["skewed", "gaussian"])
+def test_few_rows_of_planted_laws(law, monkeypatch):
+    monkeypatch.setattr(likelihood_choice, "EPOCHS", 8)
+    rng = np.random.default_rng(1)
+    x = rng.normal(size=(40, 3))
+    y = np.exp(x[:, 0] + rng.normal(size=40)) if law == "skewed" else 100 + 10 * x[:, 0] + 5 * rng.normal(size=40)
+    found = choose_likelihood(torch.from_numpy(x).float(), y, seed=0, jobs=1)
+    assert found.record["rows"] == 40
+    assert found.record["name"] in (("log-normal", "gamma") if law == "skewed" else ("gaussian",))
+
+
+def test_no_single_row_of_few_decides_and_the_gain_must_be_two_errors():
+    gain = torch.full((30,), 0.05, dtype=torch.float64)
+    gain[0] = 1e6  # counts as 3 nats: the mean gain of .15 is below twice its standard error of .1
+    found = gaussian_and(gain).record
+    assert found["name"] == "gaussian"
+    assert found["reason"].endswith("is better by more than two standard errors")
+    assert found["scores"]["student-t"]["gain"] == pytest.approx(0.148, abs=0.001)

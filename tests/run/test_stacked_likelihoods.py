@@ -52,7 +52,7 @@ def test_every_likelihood_is_stacked_saved_and_calibrated(quick, name, tmp_path)
     assert posterior.calibration.levels.shape == (120, 1)
     low, high = posterior.calibration.interval(predicted, 0.8)
     assert 0.7 < float(((y >= low) & (y <= high)).double().mean()) <= 0.95
-    if name in ("log-normal", "poisson", "negative-binomial"):
+    if name in ("log-normal", "gamma", "poisson", "negative-binomial"):
         assert bool((low >= 0).all())
 
 

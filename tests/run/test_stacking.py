@@ -12,6 +12,7 @@ from r2d2net.inference import MCLMC, LinearGibbs
 from r2d2net.inference.base import Draws
 from r2d2net.priors import R2D2, Gaussian
 from r2d2net.run import several_runs, stack_fits, stack_scores, stacking, stacking_weights
+from r2d2net.run.likelihood_choice import LikelihoodChoice
 from r2d2net.run.stack_budget import Budget
 from r2d2net.run.stack_candidates import Candidate, Shape, candidates_for
 from r2d2net.run.stack_fits import folds_of
@@ -289,6 +290,10 @@ def test_candidates_that_do_not_fit_into_the_time_are_skipped(quick, monkeypatch
     assert taken["skipped"] == names[1:] != []
     assert taken["not_refitted"] == []
     assert 0 < taken["used"] < taken["asked"] == 600
+    parts = [part["what"] for part in taken["parts"]]
+    assert parts[:3] == ["reading, choice of the likelihood", "trials", "fold 1"]
+    assert parts[-1] == "fits to all rows"
+    assert taken["parts"][2]["expected"] > 0
     assert [entry["name"] for entry in posterior.candidates] == names
     assert [entry["score"] is None for entry in posterior.candidates] == [False, True]
     assert "time" not in fitted(rows_of(False)).settings["stack"]
@@ -365,7 +370,9 @@ def test_a_short_time_leaves_out_the_choice_of_the_likelihood(quick, monkeypatch
     monkeypatch.setattr("r2d2net.estimators.perceptron.fit_stacked", fitted_here)
     x, y = (part.numpy().astype(np.float64) for part in rows_of(False))
     before = clock.monotonic()
-    for time, words in ((30, "gaussian: 30 s are too short to compare others"), (60, "gaussian: fewer than 100 rows")):
+    compared = LikelihoodChoice(rn.likelihoods.Gaussian(), {"name": "gaussian", "reason": "gaussian: compared"})
+    monkeypatch.setattr("r2d2net.estimators.number_likelihood.choose_likelihood", lambda *_, **options: compared)
+    for time, words in ((30, "gaussian: 30 s are too short to compare others"), (60, "gaussian: compared")):
         model = rn.R2D2Regressor(random_state=0, time=time).fit(x, y)
         assert model.posterior_.settings["likelihood"]["reason"].startswith(words)
     assert before <= seen[0] < seen[1]

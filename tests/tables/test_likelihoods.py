@@ -51,7 +51,7 @@ def test_every_likelihood_from_file_to_evaluation(counts, name, tmp_path):
     assert 0.7 < evaluated["coverage"] <= 1
     rows = list(csv.DictReader(command("predict", run, counts, "--quiet").out.splitlines()))
     assert len(rows) == 120
-    if name in ("log-normal", "poisson", "negative-binomial"):
+    if name in ("log-normal", "gamma", "poisson", "negative-binomial"):
         assert min(float(row["low"]) for row in rows) >= 0
     loaded = run_folder.load_run(run)
     assert loaded.settings.likelihood == name

@@ -53,10 +53,24 @@ def test_rows_from_elsewhere_are_flagged():
     assert unlike(novelty, shuffled).mean() > 0.3
 
 
-def test_few_rows_never_flag_and_saving_keeps_every_bit(tmp_path):
+@pytest.mark.parametrize("n", [12, 30, 98])
+def test_few_rows_flag_what_is_far_and_hardly_any_like_them(n):
+    """Rows of 300 models share their distances: 300 rates of at most ALARM with a deviation of about
+    sqrt(ALARM / (n + 1)) each; their mean is below twice ALARM but for a probability of 1e-6. Normal rows, whose tail
+    is thinner than that of the rule, and those of Student's law with 2 degrees of freedom, whose tail is that one."""
+    for draw in (lambda rng, size: rng.normal(size=size), lambda rng, size: rng.standard_t(2, size=size)):
+        rates = []
+        for seed in range(300):
+            rng = np.random.default_rng(seed)
+            few = learn_novelty(draw(rng, (n, 3)), seed)
+            rates.append(unlike(few, draw(rng, (200, 3))).mean())
+            assert unlike(few, np.full((1, 3), 1e5)).all()
+        assert np.mean(rates) < 2 * ALARM
+
+
+def test_saving_keeps_every_bit(tmp_path):
     rng = np.random.default_rng(0)
     few = learn_novelty(rng.normal(size=(50, 3)), 0)
-    assert not unlike(few, np.full((1, 3), 100.0)).any()
     few.save(tmp_path)
     with replacing(tmp_path, keep=[FILE]):
         pass
@@ -82,3 +96,26 @@ def test_the_covariance_is_that_of_scikit_learn(rows, columns):
     assert 0 <= share < 1
     np.testing.assert_allclose(novelty.ledoit_wolf(x), expected, rtol=1e-10, atol=1e-14)
     np.testing.assert_array_equal(novelty.ledoit_wolf(np.zeros((5, 2))), np.zeros((2, 2)))
+
+
+def test_more_inputs_than_rows_have_the_distances_of_the_whole_matrix(tmp_path):
+    rng = np.random.default_rng(0)
+    mix = rng.normal(size=(8, 90))
+    x, new = (rng.normal(size=(n, 8)) @ mix + 0.3 * rng.normal(size=(n, 90)) for n in (30, 5))
+    x[:, 3] = new[:, 3] = 1.0  # a constant column
+    found = learn_novelty(x, 0)
+    assert found.whitener.shape == (30, 90)
+    center, scale = x.mean(0), np.where(x.std(0) > 0, x.std(0), x.std(0)[x.std(0) > 0].min())
+    covariance = novelty.ledoit_wolf((x - center) / scale)
+    covariance.flat[::91] += 1e-10 * np.trace(covariance)
+    z = (new - center) / scale
+    expected = np.sqrt(np.einsum("ij,ij->i", z, np.linalg.solve(covariance, z.T).T))
+    metric = novelty._Metric(found.center, found.whitener, found.diagonal)
+    np.testing.assert_allclose(novelty._distances(new, metric), expected, rtol=1e-6)
+    found.save(tmp_path)
+    with replacing(tmp_path, keep=[FILE]):
+        pass
+    again = Novelty.load(tmp_path, 90)
+    np.testing.assert_array_equal(again.typicality(new), found.typicality(new))
+    with pytest.raises(CheckpointError, match="other inputs"):
+        Novelty.load(tmp_path, 91)

@@ -13,7 +13,7 @@ from browser import look, needs_browser
 from r2d2net.estimators import R2D2Regressor
 from r2d2net.inference import LinearGibbs
 from r2d2net.interval_calibration import IntervalCalibration
-from r2d2net.likelihoods import Gaussian, Heteroscedastic, LogNormal, NegativeBinomial, Poisson, StudentT
+from r2d2net.likelihoods import Gamma, Gaussian, Heteroscedastic, LogNormal, NegativeBinomial, Poisson, StudentT
 from r2d2net.likelihoods.base import Unit
 from r2d2net.priors import R2D2
 from r2d2net.priors import Gaussian as Normal
@@ -168,7 +168,9 @@ def test_a_target_is_not_ignored(table, target, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "likelihood", [Gaussian(), Heteroscedastic(), StudentT(), LogNormal(), Poisson(True), NegativeBinomial()], ids=repr
+    "likelihood",
+    [Gaussian(), Heteroscedastic(), StudentT(), LogNormal(), Gamma(), Poisson(True), NegativeBinomial()],
+    ids=repr,
 )
 def test_one_output_is_the_prediction_of_a_target_by_itself(likelihood):
     y = 1.0 + torch.arange(24).reshape(12, 2) % 5

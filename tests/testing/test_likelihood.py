@@ -10,6 +10,7 @@ import r2d2net as rn
 from r2d2net.likelihoods import (
     Bernoulli,
     Categorical,
+    Gamma,
     Gaussian,
     Heteroscedastic,
     Likelihood,
@@ -32,6 +33,7 @@ OURS = [
     StudentT(),
     LogNormal(),
     LogNormal(noise=0.3),
+    Gamma(),
     Categorical(),
     Bernoulli(),
     Poisson(),
@@ -54,8 +56,9 @@ def test_targets_of_several_columns(likelihood):
     check_likelihood(likelihood, torch.arange(48).reshape(24, 2) % 5)
 
 
-def test_positive_targets_of_several_columns():
-    check_likelihood(LogNormal(), 1.0 + torch.arange(48).reshape(24, 2) % 5)
+@pytest.mark.parametrize("likelihood", [LogNormal(), Gamma()], ids=repr)
+def test_positive_targets_of_several_columns(likelihood):
+    check_likelihood(likelihood, 1.0 + torch.arange(48).reshape(24, 2) % 5)
 
 
 def test_every_likelihood_is_tested():

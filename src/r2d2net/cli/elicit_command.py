@@ -37,7 +37,7 @@ def elicit(
     likelihood: Annotated[str | None, _text(f"Law of the target (gaussian): {', '.join(LIKELIHOODS)}.")] = None,
     classes: Annotated[int | None, _text("Number of classes of a categorical target.")] = None,
     mean_count: Annotated[float | None, _text("A typical mean count, for counts.")] = None,
-    size: Annotated[float | None, _text("Concentration of a negative-binomial target.")] = None,
+    size: Annotated[float | None, _text("Concentration of a negative-binomial target, shape of a gamma one.")] = None,
     draws: Annotated[int, _text("Draws from each prior (4000).")] = 4000,
     seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Seed of the draws.")] = 0,
     plot: Annotated[Path | None, _text("PNG, PDF or SVG file for the figure.")] = None,

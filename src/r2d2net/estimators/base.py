@@ -71,7 +71,7 @@ class BayesianPerceptron(Perceptron, BaseEstimator):
         n_jobs: Processes for several runs (restarts, "auto", ensembles, chains); the result is the same.
         device: Device of the computation, such as "cuda"; the CPU by default.
         verbose: Show progress on a terminal.
-        likelihood: Of numbers: "gaussian", "student-t", "heteroscedastic", "log-normal", "poisson" or
+        likelihood: Of numbers: "gaussian", "student-t", "heteroscedastic", "log-normal", "gamma", "poisson" or
             "negative-binomial", or an object of `r2d2net.likelihoods`; "auto" compares those that the targets allow by
             rows left out (`r2d2net.run.likelihood_choice`) where several models are combined, and is "gaussian" where
             one is asked for. Of classes: "auto", or "ordinal" where they are in an order (see `R2D2Classifier`).

@@ -10,6 +10,7 @@ numbers is used even if it counts the rows.
 from __future__ import annotations
 
 import sys
+import warnings
 from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -20,14 +21,15 @@ from r2d2net.columns.cell_parsing import LARGEST, Values
 from r2d2net.columns.column_detection import Targets, learn_inputs
 from r2d2net.columns.column_encoders import Counts
 from r2d2net.columns.format_rules import detect_format_rules
-from r2d2net.columns.input_columns import Columns
+from r2d2net.columns.input_columns import Columns, notes_of
 from r2d2net.columns.phrases import quoted_names
 from r2d2net.columns.raw_columns import RawTable
-from r2d2net.errors import CheckpointError, DataError, Value
+from r2d2net.errors import CheckpointError, ColumnWarning, DataError, Value
 
 if TYPE_CHECKING:
     import pandas as pd
 
+UNLIKE = ("unreadable", "unseen")  # cells that training rows did not have, of those that encoders count
 NUMBERS = ("integer", "floating", "mixed-integer-float", "boolean")  # of cells that are Python objects
 
 
@@ -39,11 +41,13 @@ class TableInputs:
         names: The columns of the table.
         columns: What they are and how they are encoded; None where they are numbers that are taken as they are.
         medians: Of such numbers, by which missing cells of rows to predict are filled in.
+        numeric: Names of the columns that held numbers, not texts; none of older runs.
     """
 
     names: list[str]
     columns: Columns | None = None
     medians: list[float] = field(default_factory=list)
+    numeric: list[str] = field(default_factory=list)
 
     def encode(self, X: Any) -> Any:
         """Encode rows to predict; a table of numbers stays one.
@@ -56,8 +60,13 @@ class TableInputs:
 
         Raises:
             DataError: If ``X`` is no such table, or a column is written otherwise than in the training rows.
+
+        Warns:
+            ColumnWarning: In one line, of texts where training rows had numbers, and of cells that cannot be read or
+                are of unknown levels.
         """
         if self.columns is None:
+            self._require_numbers(X)
             return self._filled(X)
         if not is_table(X):
             problem = ("is a ", Value(type(X)), ", and the training rows were a table of more than numbers")
@@ -72,7 +81,31 @@ class TableInputs:
         encoded = self.columns.encode(table, counts)
         _require_none_infinite(counts)
         self.columns.require_cells(counts, len(table), "X")
+        self._warn(table, counts)
         return encoded.x
+
+    def _require_numbers(self, X: Any) -> None:
+        """Refuse dates in a table of numbers, and tell of texts; all else is left to the checks of arrays."""
+        if not (is_table(X) and [str(name) for name in X.columns] == self.names):
+            return
+        for place, name in enumerate(self.names):
+            if X.iloc[:, place].dtype.kind in "mM":
+                problem = ("holds dates in the column ", Value(name), ", and the training rows had numbers there")
+                raise DataError(problem, argument="X", fix="give numbers")
+        self._warn(X, Counter())
+
+    def _warn(self, table: pd.DataFrame, counts: Counts) -> None:
+        """Tell in one line of texts among numbers, and of cells that are not as in the training rows."""
+        numeric = set(self.numeric)
+        texts = [
+            str(name)
+            for place, name in enumerate(table.columns)
+            if str(name) in numeric and _holds_texts(table.iloc[:, place])
+        ]
+        notes = [f"texts where the training rows had numbers, read as numbers: {quoted_names(texts)}"] if texts else []
+        notes += notes_of(Counter({key: count for key, count in counts.items() if key[1] in UNLIKE}))
+        if notes:
+            warnings.warn(f"X: {'; '.join(notes)}", ColumnWarning, stacklevel=7)  # where `predict` is called
 
     def _filled(self, X: Any) -> Any:
         """Fill in the missing cells of a table of numbers; anything else is left to the checks of arrays."""
@@ -100,7 +133,7 @@ class TableInputs:
     def plain(self) -> dict[str, Any]:
         """Return what was learnt as plain values for JSON."""
         columns = None if self.columns is None else self.columns.plain()
-        return {"names": self.names, "columns": columns, "medians": self.medians}
+        return {"names": self.names, "columns": columns, "medians": self.medians, "numeric": self.numeric}
 
     @classmethod
     def of(cls, plain: dict[str, Any]) -> TableInputs:
@@ -114,7 +147,7 @@ class TableInputs:
         """
         try:
             columns = None if plain["columns"] is None else Columns.of(plain["columns"])
-            return cls(list(plain["names"]), columns, list(plain["medians"]))
+            return cls(list(plain["names"]), columns, list(plain["medians"]), list(plain.get("numeric", [])))
         except (KeyError, TypeError) as error:
             raise CheckpointError(f"the inputs of the estimator cannot be read, {error}", fix="fit again") from error
 
@@ -171,7 +204,7 @@ def learn_table(X: pd.DataFrame, targets: Targets) -> tuple[TableInputs, Values]
     rules = detect_format_rules(raw, skip=categorical)
     columns, encoded, counts = learn_inputs(raw, None, categorical, keep=keep, rules=rules, targets=targets)
     _require_none_infinite(counts)
-    return TableInputs([str(name) for name in table.columns], columns), encoded.x
+    return TableInputs([str(name) for name in table.columns], columns, numeric=keep), encoded.x
 
 
 def plain_table(X: pd.DataFrame, values: Values) -> TableInputs:
@@ -181,7 +214,10 @@ def plain_table(X: pd.DataFrame, values: Values) -> TableInputs:
         X: The table.
         values: Its numbers.
     """
-    return TableInputs([str(name) for name in X.columns], None, np.median(values, axis=0).tolist())
+    names = [str(name) for name in X.columns]
+    texts = {str(name) for place, name in enumerate(X.columns) if _holds_texts(X.iloc[:, place])}
+    numeric = [name for name in names if name not in texts]
+    return TableInputs(names, None, np.median(values, axis=0).tolist(), numeric)
 
 
 def _is_complete(column: pd.Series) -> bool:
@@ -191,6 +227,14 @@ def _is_complete(column: pd.Series) -> bool:
     if pd.api.types.is_object_dtype(column):
         return pd.api.types.infer_dtype(column, skipna=False) in NUMBERS and not bool(column.isna().any())
     return bool(pd.api.types.is_numeric_dtype(column)) and not bool(column.isna().any())
+
+
+def _holds_texts(column: pd.Series) -> bool:
+    import pandas as pd
+
+    if not (pd.api.types.is_object_dtype(column) or pd.api.types.is_string_dtype(column)):
+        return False
+    return any(isinstance(cell, str) for cell in column)
 
 
 def _is_of_numbers(column: pd.Series) -> bool:

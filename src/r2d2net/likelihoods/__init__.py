@@ -2,6 +2,7 @@
 
 from r2d2net.likelihoods.base import Likelihood, Noise, Unit
 from r2d2net.likelihoods.discrete import Bernoulli, Categorical, Poisson
+from r2d2net.likelihoods.gamma import Gamma
 from r2d2net.likelihoods.gaussian import Gaussian, Heteroscedastic
 from r2d2net.likelihoods.log_normal import LogNormal
 from r2d2net.likelihoods.negative_binomial import NegativeBinomial
@@ -14,6 +15,7 @@ __all__ = [
     "BernoulliLabels",
     "Categorical",
     "CategoricalPositions",
+    "Gamma",
     "Gaussian",
     "Heteroscedastic",
     "Likelihood",

@@ -10,6 +10,7 @@ from torch.nn import functional
 
 from r2d2net.errors import Argument, DataError, Value
 from r2d2net.likelihoods.base import Likelihood, Noise, Unit, like_target, real_target, variance_over_rows
+from r2d2net.likelihoods.reach import within_reach
 from r2d2net.prediction import Classification, Counts
 from r2d2net.priors.latent_noise import GUMBEL, LOGISTIC, count_noise
 
@@ -106,7 +107,7 @@ class Poisson(Likelihood[Counts]):
 
     def predict(self, outputs: Tensor, noise: Noise, unit: Unit) -> Counts:
         if self.centered:
-            outputs = (outputs + noise["offset"].unsqueeze(-2)).clamp(max=LARGEST_LOG_RATE)
+            outputs = (within_reach(outputs) + noise["offset"].unsqueeze(-2)).clamp(max=LARGEST_LOG_RATE)
         return Counts(torch.exp(outputs))
 
     def explained_and_noise(self, outputs: Tensor, noise: Noise) -> tuple[Tensor, Tensor]:

@@ -22,6 +22,9 @@ quantiles and densities are of the mixture itself, and a row whose f stays below
 Unless the posterior is sure (95%) of more than 3 max y, the mean lies inside the interval of 99.9% wherever s < 6.1:
 above it is at least the share 1/2 Phi(-s / 2) of the mixture, and below it 1/4, or 1/20 at the lower end. What the
 deviation takes for the spread of the means is not more than half of the central 90% of their draws.
+
+Draws of f more than 20 deviations of the training logarithms from their mean, or twice as far as the largest of these,
+say nothing of y (`reach`).
 """
 
 from __future__ import annotations
@@ -36,6 +39,7 @@ from torch import Tensor
 from r2d2net.errors import DataError, Value, require
 from r2d2net.likelihoods.base import Likelihood, Noise, Unit, real_target
 from r2d2net.likelihoods.gaussian import Gaussian
+from r2d2net.likelihoods.reach import FARTHEST, within_reach
 from r2d2net.prediction import Mixture, Regression, like_draw
 
 CENTRAL = 0.9  # share of the draws whose means are taken as they are
@@ -174,6 +178,9 @@ class LogNormal(Gaussian):
         return Gaussian(self.noise)
 
     def predict(self, outputs: Tensor, noise: Noise, unit: Unit) -> LogRegression:  # type: ignore[override]
+        if unit.most is not None:
+            largest = ((unit.most - unit.center) / unit.scale).abs()
+            outputs = within_reach(outputs, (2 * largest).clamp(min=FARTHEST).to(outputs.dtype))
         return LogRegression(super().predict(outputs, noise, unit), unit.most)
 
 

@@ -22,6 +22,7 @@ from r2d2net.errors import require
 from r2d2net.likelihoods.base import Likelihood, Noise, Unit, like_target, variance_over_rows
 from r2d2net.likelihoods.discrete import LARGEST_LOG_RATE, count_target, log_mean
 from r2d2net.likelihoods.grid_draws import draw_from_grid
+from r2d2net.likelihoods.reach import within_reach
 from r2d2net.prediction import MOST_COUNT, Mixture, like_draw
 from r2d2net.priors.latent_noise import count_noise
 
@@ -147,7 +148,7 @@ class NegativeBinomial(Likelihood[DispersedCounts]):
         return _log_prob(y, _mean(output, y, noise), noise["concentration"]).sum(-1)
 
     def predict(self, outputs: Tensor, noise: Noise, unit: Unit) -> DispersedCounts:
-        eta = (noise["offset"].unsqueeze(-2) + outputs).clamp(max=LARGEST_LOG_RATE)
+        eta = (noise["offset"].unsqueeze(-2) + within_reach(outputs)).clamp(max=LARGEST_LOG_RATE)
         return DispersedCounts(eta.exp(), noise["concentration"].unsqueeze(-2))
 
     def explained_and_noise(self, outputs: Tensor, noise: Noise) -> tuple[Tensor, Tensor]:

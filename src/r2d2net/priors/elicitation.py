@@ -64,7 +64,7 @@ def elicit(
             knows of it, and else the prior's ``sigma0``, or 1.
         classes: Number of classes of a categorical likelihood, without a network.
         mean_count: A typical mean count, for counts without a network.
-        size: Concentration of a negative binomial likelihood, without a network.
+        size: Concentration of a negative binomial likelihood, or shape of a gamma one, without a network.
         draws: Number of draws from each prior; by default 4,000, or 500 where ``net`` or ``x`` is given.
         seed: Seed of the draws.
 
@@ -220,6 +220,10 @@ def _noise_variance(
         return None if noise is None else float(noise) ** 2
     if noise is not None:
         raise ParameterError(f"is not for {name} targets", argument="noise", value=noise, fix="leave it out")
+    if name == "gamma":
+        if size is None:
+            raise ParameterError("is missing", argument="size", fix=("give ", Argument("size", 2.0), ", say"))
+        return math.log1p(1 / float(size))
     if name in COUNTS:
         fix = ("give ", Argument("mean_count", 2.5), ", say")
         if mean_count is None:

@@ -5,6 +5,7 @@
     classes by one logit, ordinal classes     v = pi^2 / 3                     of the logistic law
     classes by K logits                       v = (K - 1) pi^2 / 6             of centred Gumbel noise, summed
     counts, log mean                          v = log(1 + 1 / m + 1 / k)       m the mean, k the concentration
+    positive amounts by a gamma law           v = log(1 + 1 / k)               k the shape
 
 For classes y is the sign, or the largest, of f plus noise (McKelvey and Zavoina, 1975); with K logits both variances
 are sums over the classes of what is left after the mean over classes is taken off, and K = 2 gives the same R2 as one
@@ -74,7 +75,7 @@ def scale_for_r2(
         likelihood: A name of `r2d2net.registry.LIKELIHOODS`, or an object of such a class.
         classes: Number K of classes, for "categorical".
         mean_count: A typical mean count, for counts.
-        size: Concentration k of a negative binomial likelihood.
+        size: Concentration k of a negative binomial likelihood, or shape k of a gamma one.
 
     Returns:
         The square root of the latent noise variance; for K logits of K pi^2 / 6, since a weight matrix of total
@@ -91,7 +92,7 @@ def scale_for_r2(
     needed = {
         "classes": (classes, name == "categorical", ("classes", 3)),
         "mean_count": (mean_count, name in COUNTS, ("mean_count", 2.5)),
-        "size": (size, name == "negative-binomial", ("size", 2.0)),
+        "size": (size, name in ("negative-binomial", "gamma"), ("size", 2.0)),
     }
     for argument, (value, is_needed, example) in needed.items():
         if is_needed and value is None:
@@ -108,4 +109,6 @@ def scale_for_r2(
             require(fits, argument, number, "use a positive number")
     if mean_count is not None:
         return math.sqrt(count_noise(float(mean_count), math.inf if size is None else float(size)))
+    if size is not None:
+        return math.sqrt(math.log1p(1 / size))
     return 1.0 if name in NUMBERS else math.sqrt(LOGISTIC)

@@ -195,7 +195,7 @@ class R2D2(ContinuousScalePrior[R2D2Scales]):
                 (`r2d2net.priors.latent_noise`), and sigma0 follows from it. By default, and for numbers, sigma0 counts.
             classes: Number of classes of a categorical likelihood.
             mean_count: A typical mean count of a Poisson or negative binomial likelihood.
-            size: Concentration of a negative binomial likelihood.
+            size: Concentration of a negative binomial likelihood, or shape of a gamma one.
 
         Returns:
             The prior.

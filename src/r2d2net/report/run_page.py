@@ -236,10 +236,7 @@ def _effect(entry: dict[str, Any], target: str) -> Panel:
 def _test_folds(part: Tested, run: dict[str, Any]) -> list[Fold]:
     rows, metrics, target, before = part.rows, part.metrics, part.target, part.before
     classes = run["task"]["classes"]
-    expected = metrics["unlike_expected"]
-    known = (
-        f"of rows like them {expected:.0%} are expected to be" if expected else "too few of these to tell by distance"
-    )
+    known = f"of rows like them up to {metrics['unlike_expected']:.0%} are expected to be"
     flagged = f"{metrics['unlike']:.1%} of the test rows are flagged as unlike the training rows; {known}.\n"
     scores = [_text(pipe_table(["on test rows", "this model", "best constant"], score_rows(metrics, target)))]
     if metrics.get("baselines"):

@@ -7,6 +7,8 @@
     p_value                  < 0.001 or > 0.999                the noise does not fit the residuals, and these are not
                                                                nothing: noise above 3% (residuals above 0.1%) of sd(y)
     elpd_gain                < -0.1, by 2 errors               rows left out are predicted worse than by a constant
+    elpd_rows_below          > 0                               rows left out have a density so far below a constant's
+                                                               as one has in a thousand fits by chance
     levelled                 False                             the loss still fell
     r_hat, effective_draws   > 1.2, or < 10 draws              of linear models: chains have not mixed, and their mean
                                                                is off by a third of a deviation
@@ -65,6 +67,8 @@ def flags(health: dict[str, Any]) -> list[str]:
         found.append("noise is too large for the residuals")
     if is_below_constant(health):
         found.append(f"rows left out are predicted worse than by a constant, by {-health['elpd_gain']:.2g} nats")
+    if health.get("elpd_rows_below"):
+        found.append(far_below(health))
     if health.get("levelled") is False:
         found.append("the loss still fell")
     if _exceeds(health, NOT_MIXED, FEWEST_DRAWS):
@@ -80,6 +84,25 @@ def is_below_constant(health: dict[str, Any]) -> bool:
     """
     gain = health.get("elpd_gain")
     return gain is not None and gain < -BELOW and gain + SURE * health["elpd_gain_error"] < 0
+
+
+def far_below(health: dict[str, Any]) -> str:
+    """Say how many rows left out are predicted far worse than by a constant.
+
+    Args:
+        health: The measures, with those of rows beside a constant.
+
+    >>> far_below({"elpd_rows_below": 1, "elpd_rows": 80, "elpd_least_gain": -312.4})
+    '1 of 80 rows left out is predicted far worse than by a constant (310 nats): another likelihood may suit it'
+    """
+    few = health["elpd_rows_below"]
+    verb, them, each = ("is", "it", "") if few == 1 else ("are", "them", "up to ")
+    below = -health["elpd_least_gain"]
+    nats = f"{float(f'{below:.2g}'):,.15g}"
+    words = (
+        f"of {health['elpd_rows']:,} rows left out {verb} predicted far worse than by a constant ({each}{nats} nats)"
+    )
+    return f"{few:,} {words}: another likelihood may suit {them}"
 
 
 def has_run_away(health: dict[str, Any]) -> bool:

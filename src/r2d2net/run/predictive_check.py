@@ -28,10 +28,11 @@ from r2d2net.inference.linear_collection import LinearCollection
 from r2d2net.inference.linear_left_out import left_out
 from r2d2net.inference.pareto_smoothing import RELIABLE, pareto_weights
 from r2d2net.inference.row_keys import row_keys
+from r2d2net.likelihoods import Gamma
 from r2d2net.likelihoods.base import Likelihood, Noise, Unit
 from r2d2net.prediction import Classification, Mixture
 from r2d2net.run.batches import TensorBatches
-from r2d2net.run.constant_check import constant_scores
+from r2d2net.run.constant_check import gain_over_constant
 from r2d2net.run.prepare import Prepared, data_digest
 
 KEPT_ROWS = "row_scores"  # name of the log densities of rows left out, kept for comparisons
@@ -56,8 +57,8 @@ def leave_one_out(
     Returns:
         "elpd" (nats a row, in the user's units of the target as the network sees it), "elpd_error", its standard error
         over rows, "loo_k", the largest Pareto shape, "loo_bad", the share of rows whose shape is above 0.7, and
-        "loo_exact"; where it is not exact also "elpd_gain", what it is above that of the best constant, and
-        "elpd_gain_error"; and "row_scores", the log densities of up to 256 of these rows. Nothing for one network or
+        "loo_exact"; where it is not exact also what it is above that of the best constant (`gain_over_constant`); and
+        "row_scores", the log densities of up to 256 of these rows. Nothing for one network or
         few draws.
     """
     exact, gain = _exact(source, prepared), {}
@@ -102,13 +103,9 @@ def _in_row_order(score: Tensor, prepared: Prepared) -> Tensor:
 
 def _gain(likelihood: Likelihood[Any], score: Tensor, y: Tensor, width: int) -> dict[str, float]:
     """Compare scores of rows left out with those of a constant; nothing for counts."""
-    if not (likelihood.has_classes or likelihood.standardizes):
+    if not (likelihood.has_classes or likelihood.standardizes or isinstance(likelihood, Gamma)):
         return {}
-    constant = constant_scores(y, max(2, width) if likelihood.has_classes else 0)
-    if constant is None:
-        return {}
-    gain = score - constant
-    return {"elpd_gain": float(gain.mean()), "elpd_gain_error": float(gain.std()) / math.sqrt(len(gain))}
+    return gain_over_constant(score, y, max(2, width) if likelihood.has_classes else 0)
 
 
 def row_log_probs(likelihood: Likelihood[Any], outputs: Tensor, noise: Noise, y: Tensor) -> Tensor:

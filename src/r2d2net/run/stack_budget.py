@@ -41,6 +41,7 @@ class Budget:
         seconds: Expected seconds of a fit of each candidate to the rows of a fold.
         skipped: Names of candidates that were not fitted.
         not_refitted: Names of those with a weight that were not fitted to all rows.
+        parts: What the seconds went into: "what", "seconds", and "expected" where they had been estimated.
     """
 
     asked: float | None
@@ -49,6 +50,7 @@ class Budget:
     seconds: dict[int, float] = field(default_factory=dict)
     skipped: list[str] = field(default_factory=list)
     not_refitted: list[str] = field(default_factory=list)
+    parts: list[dict[str, Any]] = field(default_factory=list)
 
     @property
     def used(self) -> float:
@@ -88,11 +90,13 @@ class Budget:
         """
         if self.asked is None:
             return list(plans)
+        self.note("reading, choice of the likelihood", self.start)
         if self.used >= self.asked:
             return [min(plans)]
         wall, processor = clock.monotonic(), clock.process_time()
         with one_thread():
             self.seconds = {number: expected_seconds(build, TRIAL * self.asked) for number, build in plans.items()}
+        self.note("trials", wall)
         busy = max(1.0, (clock.monotonic() - wall) / max(clock.process_time() - processor, 1e-3))
         chosen = sorted(plans, key=lambda number: (self.seconds[number], number))
         starts = PROCESSES * busy
@@ -108,9 +112,20 @@ class Budget:
         if expected > 0:
             self.seconds = {number: value * seconds / expected for number, value in self.seconds.items()}
 
+    def note(self, what: str, begun: float, expected: float | None = None) -> None:
+        """Remember what seconds went into.
+
+        Args:
+            what: What was done.
+            begun: When it was begun, by `time.monotonic`.
+            expected: Seconds that it had been expected to take.
+        """
+        estimate = {} if expected is None else {"expected": round(expected, 1)}
+        self.parts.append({"what": what, "seconds": round(clock.monotonic() - begun, 1), **estimate})
+
     def record(self) -> dict[str, Any]:
         """Return what became of the seconds, for JSON."""
-        left_out = {"skipped": self.skipped, "not_refitted": self.not_refitted}
+        left_out = {"skipped": self.skipped, "not_refitted": self.not_refitted, "parts": self.parts}
         return {"asked": self.asked, "used": round(self.used, 1), **left_out}
 
 

@@ -16,6 +16,8 @@ from torch import Tensor
 
 from r2d2net.inference.linear_collection import LinearCollection
 from r2d2net.interval_calibration import containing_level
+from r2d2net.likelihoods import Gamma
+from r2d2net.run.constant_check import BESIDE_CONSTANT, gain_over_constant
 from r2d2net.run.health import NOT_CHECKED
 from r2d2net.run.health_line import flags, line
 from r2d2net.run.predictive_check import KEPT_ROWS, kept_scores
@@ -25,7 +27,7 @@ from r2d2net.run.stack_fits import Fitted, Search
 SCORE_DRAWS = 200  # networks that predict a row left out
 SPREADS = (0.2, 0.4, 0.6, 0.8, 1.0)  # of the draws of linear models of classes
 # measures of a health that importance weights gave
-BY_WEIGHTS = ("loo_k", "loo_bad", "loo_exact", "elpd_gain", "elpd_gain_error", KEPT_ROWS, "flags", "line")
+BY_WEIGHTS = ("loo_k", "loo_bad", "loo_exact", KEPT_ROWS, "flags", "line")
 
 
 def log_densities(search: Search, fitted: Sequence[Fitted | None], left_out: Tensor) -> Tensor:
@@ -100,6 +102,26 @@ def least_levels(search: Search, fitted: Sequence[Fitted | None], left_out: Tens
     return containing_level(at / total, before / total)
 
 
+def gain_of(search: Search, densities: Tensor, rows: Tensor) -> dict[str, float]:
+    """Compare densities of rows left out with a constant's; nothing for counts, and of rows with weights.
+
+    Args:
+        search: What is searched.
+        densities: Log densities of the mixture on the network's scale.
+        rows: Numbers of these rows.
+
+    Returns:
+        The measures of `gain_over_constant`.
+    """
+    if search.weights is not None:
+        return {}
+    likelihood, y = search.likelihood, search.y[rows].cpu()
+    if likelihood.has_classes:
+        classes = max(2, search.network["outputs"], int(y.max()) + 1)
+        return gain_over_constant(densities, y, classes)
+    return gain_over_constant(densities, y) if likelihood.standardizes or isinstance(likelihood, Gamma) else {}
+
+
 def choose_spread(search: Search, fitted: Sequence[Fitted | None], rows: Sequence[Tensor]) -> float:
     """Return the spread with the highest density of rows left out; 1 unless it gains more than a standard error."""
     members = [(member, left) for member, left in zip(fitted, rows, strict=True) if member is not None]
@@ -126,7 +148,9 @@ def with_spread(fitted: Fitted | None, spread: float) -> Fitted | None:
     return Fitted(fitted.candidate, posterior)
 
 
-def with_held_out(health: dict[str, Any], densities: Tensor, rows: Tensor, count: int) -> dict[str, Any]:
+def with_held_out(
+    health: dict[str, Any], densities: Tensor, rows: Tensor, count: int, gain: dict[str, float] | None = None
+) -> dict[str, Any]:
     """Give a health the log density of rows that were really left out, in place of its estimate by importance weights.
 
     Args:
@@ -134,14 +158,16 @@ def with_held_out(health: dict[str, Any], densities: Tensor, rows: Tensor, count
         densities: Log density of each row left out by the mixture, in the user's units.
         rows: Numbers of these rows.
         count: Number of all rows.
+        gain: What these densities are above those of a constant (`gain_over_constant`).
 
     Returns:
         The health, with "elpd_by" that says by what rows the density is.
     """
-    measured = {name: value for name, value in health.items() if name not in BY_WEIGHTS}
+    measured = {name: value for name, value in health.items() if name not in (*BY_WEIGHTS, *BESIDE_CONSTANT)}
     if measured["verdict"] != NOT_CHECKED and bool(densities.isfinite().all()):
         error = float(densities.std(correction=0)) / len(densities) ** 0.5
         measured |= {"elpd": float(densities.mean()), "elpd_error": error, "elpd_by": "rows left out by folds"}
+        measured |= gain or {}
         if len(rows) == count:
             measured[KEPT_ROWS] = kept_scores(densities[rows.argsort()])
     else:

@@ -55,6 +55,7 @@ from r2d2net.run.stack_mixture import mixture_of
 from r2d2net.run.stack_scores import (
     average,
     choose_spread,
+    gain_of,
     least_levels,
     log_densities,
     mixture_densities,
@@ -203,6 +204,7 @@ def _searched(
         rows += [search.folds[fold] for fold in folds]
         if time is None:
             continue
+        budget.note(f"fold {first + 1}", begun, budget.together(chosen) or None)
         if not any(partial[0]) and len(chosen) < len(names):  # those that were chosen cannot be fitted
             chosen = list(range(len(names)))
             partial = fit_folds(search, chosen, folds, folder, jobs, verbose)
@@ -223,7 +225,9 @@ def _searched(
     kept = [k for k in range(len(names)) if weights[k] > 0]
     refitted = sorted(budget.affordable(sorted(kept, key=lambda k: -float(weights[k])), longer))
     budget.not_refitted = [names[k] for k in kept if k not in refitted]
+    begun = clock.monotonic()
     found = fit_all(search, [(search.candidates[k], WHOLE) for k in refitted], folder, jobs, verbose)
+    budget.note("fits to all rows", begun, longer * budget.together(refitted) if refitted else None)
     whole_of = dict(zip(refitted, found, strict=True))
     wholes = [with_spread(whole_of.get(k), spreads[k]) for k in kept]
     members: list[list[tuple[Fitted, float]]] = []
@@ -255,8 +259,9 @@ def _searched(
         )
         show(f"candidate {candidate.name}: weight {weights[k]:.2f}, log density {score:.4g}")
     posterior = mixture_of(search, prepared, request, [pair for own in members for pair in own], entries, len(rows))
-    mixed = mixture_densities(densities, weights) + shift
-    posterior.health = with_held_out(posterior.health, mixed, torch.cat(rows).cpu(), len(search.y))
+    mixed, left = mixture_densities(densities, weights), torch.cat(rows).cpu()
+    gain = gain_of(search, mixed, left)
+    posterior.health = with_held_out(posterior.health, mixed + shift, left, len(search.y), gain)
     posterior.calibration = None if levels is None else IntervalCalibration.of(levels)
     if time is not None:
         stack = {**posterior.settings["stack"], "time": budget.record()}

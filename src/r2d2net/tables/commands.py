@@ -240,6 +240,8 @@ def _show_fit(folder: Path, *, json: bool, quiet: bool, worked: bool = True) -> 
     end = "wrote" if worked else "it was finished already, and its report is"
     taken = (results.get("posterior") or {}).get("time")
     of_time = "" if taken is None else f" (the models {taken['used']:g} s of {taken['asked']:g} s asked for)"
+    if taken is not None and (why := terminal_output.overrun_text(taken)) is not None:
+        typer.echo(why)
     typer.echo(f"fitted in {results.get('seconds', 0):g} s{of_time}; {end} {folder / run_folder.REPORT}")
 
 
@@ -298,7 +300,7 @@ def predict(
     say = terminal_output.note_printer(quiet)
     for note in summary.notes:
         say(note)
-    flagged = _share(summary.unlike / summary.rows, fitted.novelty.expected)
+    flagged = _share(summary.unlike / summary.rows)
     rows = counted(summary.rows, "row")
     say(f"{rows} predicted; {summary.unlike:,} flagged as unlike the training rows ({flagged})")
     if out is not None:
@@ -356,9 +358,10 @@ def explain(
         typer.echo(f"wrote {out}")
 
 
-def _share(flagged: float, expected: float) -> str:
-    of_them = f"{expected:.0%} expected of rows like them" if expected else "too few of them to tell by the distance"
-    return f"{flagged:.1%}; {of_them}"
+def _share(flagged: float) -> str:
+    from r2d2net.tables.novelty import ALARM
+
+    return f"{flagged:.1%}; up to {ALARM:.0%} expected of rows like them"
 
 
 @app.command()

@@ -13,7 +13,7 @@ from r2d2net.columns.input_columns import ignored, notes_of
 from r2d2net.columns.phrases import counted
 from r2d2net.errors import DataError
 from r2d2net.tables.file_reader import digest, encoding_note, read_blocks
-from r2d2net.tables.novelty import is_unlike
+from r2d2net.tables.novelty import ALARM, is_unlike
 from r2d2net.tables.run_folder import FittedRun
 from r2d2net.tables.scores import Scored, constant_losses
 from r2d2net.tables.target_scores import TargetScores
@@ -88,7 +88,7 @@ def evaluate_file(
     metrics = {
         **scored.metrics(baseline, interval),
         "unlike": flagged / rows,
-        "unlike_expected": run.novelty.expected,
+        "unlike_expected": ALARM,
         "verdict": verdict,
     }
     return metrics, notes + notes_of(counts)

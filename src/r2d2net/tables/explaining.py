@@ -22,6 +22,7 @@ from r2d2net.columns.column_encoders import Counts as CellCounts
 from r2d2net.columns.input_columns import ignored, notes_of
 from r2d2net.columns.phrases import listed
 from r2d2net.errors import DataError, ParameterError
+from r2d2net.likelihoods.gamma import PositiveAmounts
 from r2d2net.likelihoods.log_normal import LogRegression
 from r2d2net.likelihoods.negative_binomial import DispersedCounts
 from r2d2net.prediction import Classification, Counts
@@ -119,7 +120,7 @@ def explain_file(
             part["value"] = cells[place].get(part["input"])
     notes = [*encoding_note(data), *ignored(extra), *notes_of(counts), *([] if kept else [MADE])]
     scale = "probability of the class" if isinstance(prediction, Classification) else f"units of {targets[output]}"
-    if isinstance(prediction, (LogRegression, Counts, DispersedCounts)):
+    if isinstance(prediction, (LogRegression, PositiveAmounts, Counts, DispersedCounts)):
         notes.append(
             f"contributions are in units of {targets[output]}, and the model multiplies: the same input moves a large "
             "prediction by more units than a small one"

@@ -44,7 +44,7 @@ from r2d2net.tables import effects, run_folder
 from r2d2net.tables.background import learn_background, save_background
 from r2d2net.tables.baselines import fit_baselines
 from r2d2net.tables.file_reader import digest
-from r2d2net.tables.novelty import FEWEST, Novelty, is_unlike, learn_novelty
+from r2d2net.tables.novelty import ALARM, Novelty, is_unlike, learn_novelty
 from r2d2net.tables.pair_effects import pair_effects_of
 from r2d2net.tables.prediction_columns import NUMBER_COLUMNS, prediction_columns
 from r2d2net.tables.prediction_writer import escaped
@@ -116,7 +116,7 @@ def fit_table(data: Path, folder: Path, settings: Settings, *, overwrite: bool, 
         "rows": table.rows,
         "task": table.task.plain(),
         "columns": table.columns.plain(),
-        "notes": [*table.notes, *_too_few(table)],
+        "notes": table.notes,
         "baseline": baselines_of(table.task, table.y),
         **provenance(settings.plain(), settings.seed),
     }
@@ -323,15 +323,7 @@ def _opening(content: dict[str, Any], table: TrainingTable) -> list[str]:
         f"rows: {', '.join(f'{count:,} {name}' for name, count in rows.items())}",
         f"inputs: {counted(len(kinds), 'column')} ({each}) as {counted(table.x.shape[1], 'input')} of the network",
         *table.notes,
-        *_too_few(table),
     ]
-
-
-def _too_few(table: TrainingTable) -> list[str]:
-    """Return a note if there are too few training rows to tell which rows are unlike them (see `novelty`)."""
-    rows = counted(len(table.x), "row")
-    few = f"too few training rows to flag any row as unlike them by its distance: {rows}, it takes {FEWEST}"
-    return [few] if len(table.x) < FEWEST else []
 
 
 def estimator_for(table: TrainingTable, settings: Settings, *, verbose: bool) -> TableRegressor | TableClassifier:
@@ -398,12 +390,13 @@ def relevance_of(
     )
     parts = {name: values.tolist() for name, values in relevance._asdict().items()}
     order = relevance.share.argsort(descending=True, stable=True).tolist()
+    names = columns.names
     members: dict[int, list[str]] = {}
     for i in order:
-        members.setdefault(parts["group"][i], []).append(columns.names[i])
+        members.setdefault(parts["group"][i], []).append(names[i])
     return [
         {
-            "name": columns.names[i],
+            "name": names[i],
             **{part: values[i] for part, values in parts.items()},
             "group": members[parts["group"][i]] if parts["group"][i] >= 0 else None,
         }
@@ -481,7 +474,7 @@ def _test(
     typical = run_folder.typicality_of(novelty, table.test)
     rows = prediction_columns(prediction, typical, table.test.filled, table.task, settings.level, posterior.calibration)
     if isinstance(scored, TargetScores):
-        return _test_several(folder, table, settings, scored, rows, baseline, typical, novelty)
+        return _test_several(folder, table, settings, scored, rows, baseline, typical)
     truth = table.y_test if table.task.is_regression else np.array(table.task.classes)[table.y_test.astype(np.int64)]
     rows.insert(0, "observed", truth)
     rows.insert(0, "row", table.test_rows + 1)
@@ -493,7 +486,7 @@ def _test(
         "baselines": {name: scored.metrics_beside(*predicted) for name, predicted in others.items()},
         "baseline_notes": notes,
         "unlike": float(is_unlike(typical).mean()),
-        "unlike_expected": novelty.expected,
+        "unlike_expected": ALARM,
     }
     losses = {name: losses_of(table.task, table.y_test, *predicted) for name, predicted in others.items()}
     beside = {CONSTANT: constant_losses(table.task, table.y_test, baseline), **losses}
@@ -508,7 +501,6 @@ def _test_several(
     rows: Any,
     baseline: dict[str, Any],
     typical: np.ndarray,
-    novelty: Novelty,
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """Do the same for several targets, each beside baselines of its own."""
     for j, name in enumerate(table.task.targets):
@@ -522,6 +514,6 @@ def _test_several(
         **scored.metrics(baseline, settings.level, others),
         "baseline_notes": list(dict.fromkeys(note for _, notes in found for note in notes)),
         "unlike": float(is_unlike(typical).mean()),
-        "unlike_expected": novelty.expected,
+        "unlike_expected": ALARM,
     }
     return metrics, scored.verdict(baseline, table.test_rows + 1, others)

@@ -17,7 +17,6 @@ from rich.text import Text
 
 from r2d2net.columns.phrases import counted
 from r2d2net.run.progress import terminal
-from r2d2net.tables.novelty import FEWEST
 
 MOST_INPUTS = 12
 NEEDED = 0.95  # as `shrinkage.relevance.LEVEL`, whose import takes a second
@@ -120,9 +119,34 @@ def show_metrics(metrics: dict[str, Any], target: str, title: str) -> None:
         more = ["" if v is None else f"{v:.1%}" if name in PERCENT else format_number(v) for v in values]
         table.add_row(*(Text(cell) for cell in (*line, *more)))
     expected = metrics["unlike_expected"]
-    known = f"{expected:.0%} expected" if expected else f"needs {FEWEST} training rows"
+    known = f"up to {expected:.0%} expected" if expected else ""  # of small tables, by runs of earlier versions
     table.add_row("rows unlike the training rows", f"{metrics['unlike']:.1%}", known)
     screen().print(table)
+
+
+def overrun_text(taken: dict[str, Any]) -> str | None:
+    """Say where the seconds of a search went that took more than were asked for.
+
+    Args:
+        taken: Seconds "asked" and "used", and the "parts" they went into, none of runs of earlier versions.
+
+    Returns:
+        The text; None within 5% of what was asked for.
+
+    >>> parts = [{"what": "trials", "seconds": 4.0}, {"what": "fold 1", "seconds": 70.0, "expected": 41.5}]
+    >>> print(overrun_text({"asked": 60, "used": 74.0, "parts": parts}))
+    14 s more than asked for: fold 1 took 70 s (41.5 s expected), trials 4 s; a fit is never cut short
+    """
+    over = taken["used"] - taken["asked"]
+    parts = [part for part in taken.get("parts", []) if part["seconds"] > 0]
+    if over <= 0.05 * taken["asked"] or not parts:
+        return None
+    words: list[str] = []
+    for part in sorted(parts, key=lambda part: -part["seconds"]):
+        verb = "" if words else "took "
+        estimate = f" ({part['expected']:g} s expected)" if "expected" in part else ""
+        words.append(f"{part['what']} {verb}{part['seconds']:g} s{estimate}")
+    return f"{over:.2g} s more than asked for: {', '.join(words)}; a fit is never cut short"
 
 
 def show_verdict(verdict: dict[str, Any] | None) -> None:
