@@ -20,7 +20,7 @@ from r2d2net.model import BayesianModel
 from r2d2net.posterior import Posterior
 from r2d2net.prediction import PredictionT
 from r2d2net.priors import R2D2
-from r2d2net.ranks import ALONE, ranks_of_world
+from r2d2net.ranks import ALONE, is_world, ranks_of_world
 from r2d2net.run.carrying_on import next_posterior
 from r2d2net.run.choice import choose, epochs_for
 from r2d2net.run.graph_rows import in_context, rows_are_nodes
@@ -79,8 +79,8 @@ def fit(
         algorithm: Inference algorithm: an object of `r2d2net.inference`, such as ``SGLD(lr=0.01)``, or a name, such as
             "sgld", for the default settings. SVGI by default; where rows are nodes of a graph, and no ``epochs`` are
             given, "auto". "auto" chooses: LinearGibbs for one linear layer, LinearFirst for a linear path on a wide
-            table, MCLMC for small networks and tables, else SVGI (see `run.choice`); ``posterior.settings["chosen"]``
-            says why.
+            table, MCLMC for small networks and tables, else, and where several processes share the steps, SVGI (see
+            `run.choice`); ``posterior.settings["chosen"]`` says why.
         epochs: Passes over the data; for algorithms that see all rows at once, what they call an epoch. By default 100,
             or what suits the algorithm: HMC 300, LinearGibbs up to 1,000, MCLMC 25 to 45; 1,000 where rows are nodes of
             a graph, of which a step sees all. Where "auto" chose it SVGI takes about 1,000 steps, and LinearGibbs fewer
@@ -187,6 +187,7 @@ def fit(
         checkpoint_every=checkpoint_every,
         resume=resume,
         weighs=weights is not None,
+        shares=ranks != "alone" and is_world(),
     ).checked(data)
     group = ranks_of_world(model.device) if ranks == "auto" else ALONE
     verbose = verbose and group.is_first
@@ -264,6 +265,7 @@ class Request:
     resume: str | Path | None = None
     chosen: str | None = None  # why "auto" chose the algorithm
     weighs: bool = False  # whether rows have weights
+    shares: bool = False  # whether several processes make the fit
 
     @property
     def folder(self) -> Path | None:
@@ -299,7 +301,8 @@ class Request:
             model = self.model
             if self.weighs:
                 model = model.with_likelihood(Weighted(model.likelihood))
-            choice = choose(model, data, batch_size=self.batch_size, patience=self.patience)
+            asked: dict[str, Any] = {"batch_size": self.batch_size, "patience": self.patience, "shares": self.shares}
+            choice = choose(model, data, **asked)
             return replace(self, method=choice.method, automatic=False, chosen=choice.reason).checked(data)
         if self.weighs:
             require_weighing(self.method)
