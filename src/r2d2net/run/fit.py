@@ -15,6 +15,7 @@ from r2d2net.callbacks import Callback, Callbacks, History
 from r2d2net.errors import Argument, ParameterError, Shown, Text, Value, require, require_seed, require_whole
 from r2d2net.folder_lock import writing
 from r2d2net.inference import SVGI, Method, method_named
+from r2d2net.inference.sharded import drawing_weights
 from r2d2net.likelihoods.weighted import Weighted
 from r2d2net.model import BayesianModel
 from r2d2net.posterior import Posterior
@@ -64,7 +65,7 @@ def fit(
     resume: str | Path | None = None,
     callbacks: Sequence[Callback | Callable[[History], Any]] = (),
     verbose: bool = True,
-    ranks: Literal["auto", "alone"] = "auto",
+    ranks: Literal["auto", "alone", "sharded"] = "auto",
     rank_draws: Literal["shared", "per-rank"] | None = None,
 ) -> Posterior[PredictionT]:
     """Fit a Bayesian model.
@@ -128,8 +129,10 @@ def fit(
             steps and the posterior too: `CSVLogger`, `TensorBoardLogger`. For a single run.
         verbose: Show progress on a terminal.
         ranks: "auto" splits the rows of every step, or several runs, among the processes of a torch.distributed group:
-            one that is open, or that torchrun has set out. "alone" makes a fit of its own in each process.
-        rank_draws: Whether processes "shared" or "per-rank" draw the weights of a step: with the latter k processes are
+            one that is open, or that torchrun has set out. "alone" makes a fit of its own in each process. "sharded" is
+            "auto" with the state of the run divided among the processes too, for networks too large for one of them:
+            SVGI, CAVI, SVI, MFVI and Radial, by draws of weights.
+        rank_draws: Whether processes draw the weights of a step "shared" or "per-rank": with the latter k processes are
             k draws, and send twice as much. For algorithms that draw weights; "shared" by default.
 
     Returns:
@@ -145,7 +148,7 @@ def fit(
         CheckpointError: If ``resume`` holds a run of other data or settings.
         RankError: If one of several processes is gone, has failed, or makes another fit.
     """
-    require(ranks in ("auto", "alone"), "ranks", ranks, "use 'auto' or 'alone'")
+    require(ranks in ("auto", "alone", "sharded"), "ranks", ranks, "use 'auto', 'alone' or 'sharded'")
     require(rank_draws in (None, "shared", "per-rank"), "rank_draws", rank_draws, "use 'shared' or 'per-rank'")
     model, data, validation, batch_size = in_context(model, data, validation, batch_size, standardize)
     automatic = isinstance(algorithm, str) and algorithm.lower() == "auto"
@@ -163,6 +166,7 @@ def fit(
             "weights": weights,
             "checkpoint_to": checkpoint_to,
             "restarts": None if restarts == 1 else restarts,
+            "ranks": "sharded" if ranks == "sharded" else None,
         }
         own = {"epochs": epochs, "batch_size": batch_size, "seed": seed, "callbacks": watching, "verbose": verbose}
         return next_posterior(prior, model, data, others, **own)
@@ -189,7 +193,10 @@ def fit(
         weighs=weights is not None,
         shares=ranks != "alone" and is_world(),
     ).checked(data)
-    group = ranks_of_world(model.device) if ranks == "auto" else ALONE
+    sharded = ranks == "sharded"
+    if sharded:
+        request = replace(request, method=drawing_weights(request.method))
+    group = ALONE if ranks == "alone" else ranks_of_world(model.device)
     verbose = verbose and group.is_first
     with group.together():
         data = for_rank(data, group)
@@ -217,7 +224,10 @@ def fit(
             raise ParameterError(f": these are {len(plans)} runs", argument="callbacks", fix=fix)
         for plan in plans:
             plan.trainer  # noqa: B018 (built here, so that what does not go together is refused before all writing)
-        draws = draws_of(rank_draws, request.method, group)
+        if sharded and (len(plans) > 1 or start is not None):
+            problem, other = ": a state is divided in a single run from its own start", Argument("ranks", "auto")
+            raise ParameterError(problem, argument="ranks", value="sharded", fix=("use ", other))
+        draws = draws_of(rank_draws, request.method, group, sharded=sharded)
         if group.size > 1:
             require_same_settings({**plans[0].settings, "runs": len(plans), "rank_draws": draws}, group)
         with nullcontext() if folder is None or not group.is_first else writing(folder):
@@ -234,6 +244,7 @@ def fit(
                     callbacks=watching,
                     ranks=group,
                     draws=draws,
+                    sharded=sharded,
                 )
     if group.is_first:
         warn_of(posterior.health, type(request.method).__name__)
