@@ -29,6 +29,7 @@ from r2d2net.run.health import warn_of
 from r2d2net.run.more_epochs import digest_of, method_of, state_of, steps_before
 from r2d2net.run.on_ranks import draws_of, require_same_settings
 from r2d2net.run.prepare import Prepared, prepare
+from r2d2net.run.ray_runs import require_cluster
 from r2d2net.run.row_weights import require_weighing
 from r2d2net.run.several_runs import clear, run_several
 from r2d2net.run.split_batches import for_rank, with_shares
@@ -67,6 +68,7 @@ def fit(
     verbose: bool = True,
     ranks: Literal["auto", "alone", "sharded"] = "auto",
     rank_draws: Literal["shared", "per-rank"] | None = None,
+    cluster: Literal["ray"] | None = None,
 ) -> Posterior[PredictionT]:
     """Fit a Bayesian model.
 
@@ -134,6 +136,9 @@ def fit(
             SVGI, CAVI, SVI, MFVI and Radial, by draws of weights.
         rank_draws: Whether processes draw the weights of a step "shared" or "per-rank": with the latter k processes are
             k draws, and send twice as much. For algorithms that draw weights; "shared" by default.
+        cluster: "ray" makes several runs (restarts, candidates, members, chains) as tasks of a Ray cluster, with the
+            same bits: the one that the script is connected to or that RAY_ADDRESS names, else one of this machine.
+            ``jobs`` is then the number of tasks at a time.
 
     Returns:
         The posterior, which predicts what the model's likelihood says: `Regression`, `Classification` or `Counts`. Its
@@ -149,6 +154,7 @@ def fit(
         RankError: If one of several processes is gone, has failed, or makes another fit.
     """
     require(ranks in ("auto", "alone", "sharded"), "ranks", ranks, "use 'auto', 'alone' or 'sharded'")
+    require(cluster in (None, "ray"), "cluster", cluster, "use 'ray' or None")
     require(rank_draws in (None, "shared", "per-rank"), "rank_draws", rank_draws, "use 'shared' or 'per-rank'")
     model, data, validation, batch_size = in_context(model, data, validation, batch_size, standardize)
     automatic = isinstance(algorithm, str) and algorithm.lower() == "auto"
@@ -167,6 +173,7 @@ def fit(
             "checkpoint_to": checkpoint_to,
             "restarts": None if restarts == 1 else restarts,
             "ranks": "sharded" if ranks == "sharded" else None,
+            "cluster": cluster,
         }
         own = {"epochs": epochs, "batch_size": batch_size, "seed": seed, "callbacks": watching, "verbose": verbose}
         return next_posterior(prior, model, data, others, **own)
@@ -227,12 +234,14 @@ def fit(
         if sharded and (len(plans) > 1 or start is not None):
             problem, other = ": a state is divided in a single run from its own start", Argument("ranks", "auto")
             raise ParameterError(problem, argument="ranks", value="sharded", fix=("use ", other))
+        require_cluster(cluster, model.device.type, len(plans), group.size)
         draws = draws_of(rank_draws, request.method, group, sharded=sharded)
         if group.size > 1:
             require_same_settings({**plans[0].settings, "runs": len(plans), "rank_draws": draws}, group)
         with nullcontext() if folder is None or not group.is_first else writing(folder):
             if len(plans) > 1:
-                posterior = run_several(plans, folder, resume=resumes, jobs=jobs, verbose=verbose, ranks=group)
+                how: dict[str, Any] = {"jobs": jobs, "ranks": group, "cluster": cluster}
+                posterior = run_several(plans, folder, resume=resumes, verbose=verbose, **how)
             else:
                 if folder is not None and not resumes and group.is_first:
                     clear(folder)
