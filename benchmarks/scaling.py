@@ -2,11 +2,11 @@
 
     python benchmarks/scaling.py [--rounds 3] [--out results/benchmarks/scaling.json]
 
-LeNet on 1 x 28 x 28 images, MLP 784-400-400-10 and MLP 784-2800-2800-10 of ten million weights, R2D2 by SVGI, drawing
-weights, on random images in batches of 512, over gloo and the loopback interface. Efficiency is what two processes do
-beside twice what one does; a network with as much to compute in every step hides its messages best. The processes of a
-round run alone or together. Efficiency is told by wall-clock time, which means nothing on a busy machine, and by
-CPU time: what one process takes for a step, beside what two take together, messages included.
+LeNet on 1 x 28 x 28 images, MLP 784-400-400-10 and MLP 784-2800-2800-10 of ten million weights, R2D2 by SVGI, with one
+draw of the weights for all, on random images in batches of 512, over gloo and the loopback interface. Efficiency is
+what two processes do beside twice what one does; a network with as much to compute in every step hides its messages
+best. The processes of a round run alone or together. Efficiency is told by wall-clock time, which means nothing on a
+busy machine, and by CPU time: what one process takes for a step, beside what two take together, messages included.
 
 Sweeps: how ranks can come by the same scales of n weights. "replicated", as `fit` does, draws all on every rank by
 generators of the same seed; "broadcast" draws on rank 0 and sends; "gathered" draws 1/k on every rank and sends those.

@@ -25,17 +25,19 @@ def algorithms():
     method = rn.inference.SVGI(estimator="weights")
     apart = rn.fit(rn.BayesianModel(nn.Linear(4, 1)), (x, y), method, epochs=6, seed=1, rank_draws="per-rank")
     shared = rn.fit(rn.BayesianModel(nn.Linear(4, 1)), (x, y), method, epochs=6, seed=1, rank_draws="shared")
-    return {**found, "apart": bits(apart), "shared": bits(shared)}
+    usual = rn.fit(rn.BayesianModel(nn.Linear(4, 1)), (x, y), method, epochs=6, seed=1)
+    return {**found, "apart": bits(apart), "shared": bits(shared), "usual": bits(usual)}
 told["algorithms"] = algorithms()
 """
 
 LINEAR = """
-def linear(size, epochs, estimator, draws=None):
+def linear(size, epochs, estimator, draws=None, how="auto"):
     x, y = rows(400, 3)
     gaussian = rn.priors.Gaussian(1.0)
     model = rn.BayesianModel(nn.Linear(3, 1), gaussian, rn.likelihoods.Gaussian(noise=0.3), bias=gaussian)
-    method = rn.inference.MFVI(lr=0.3, warm_up=0.0, estimator=estimator)
-    options = dict(epochs=epochs, batch_size=size, seed=2, standardize=False, rank_draws=draws)
+    rates = {"lr": 0.3} if estimator == "local" else {"lr": 0.03, "lr_rho": 0.3, "draws": 4}  # weights are noisier
+    method = rn.inference.MFVI(warm_up=0.0, estimator=estimator, **rates)
+    options = dict(epochs=epochs, batch_size=size, seed=2, standardize=False, rank_draws=draws, ranks=how)
     posterior = rn.fit(model, (x, y), method, **options)
     design = torch.cat([x, torch.ones(400, 1)], 1).double()
     precision = design.T @ design / 0.09 + torch.eye(4).double()
@@ -46,6 +48,56 @@ def linear(size, epochs, estimator, draws=None):
     return {"bits": bits(posterior), "shift": float(shift), "stretch": float(stretch)}
 """
 
+SHARDED = """
+class Once(torch.utils.data.TensorDataset):
+    def __getitem__(self, i):
+        once[0] -= 1
+        if once[0] == 0:
+            raise rn.DataError("enough")
+        return super().__getitem__(i)
+
+def sharded(places):
+    def fit(layers, method, how, prior=None, data=None, columns=4, **options):
+        torch.manual_seed(3)
+        model = rn.BayesianModel(nn.Sequential(*layers()), prior)
+        options = {"epochs": 5, "batch_size": 32, "seed": 1, "ranks": how, **options}
+        return rn.fit(model, rows(64, columns) if data is None else data, method, **options)
+
+    def large():  # the first layer has blocks of 131,072 weights, and is cut there
+        return nn.Linear(400, 400), nn.Tanh(), nn.Linear(400, 1)
+
+    def small():
+        return nn.Linear(4, 12), nn.BatchNorm1d(12), nn.ReLU(), nn.Linear(12, 1)
+
+    found, inference = {}, rn.inference
+    for name, layers, method, prior, columns in [
+        ("SVGI", large, inference.SVGI(estimator="weights", averaging=1.0), None, 400),
+        ("averaging", large, inference.SVGI(estimator="weights", averaging=0.1), None, 400),
+        ("CAVI", large, inference.CAVI(estimator="weights"), rn.priors.R2D2.from_r2(), 400),
+        ("horseshoe", small, inference.SVGI(estimator="weights", draws=2, clip=1.0), rn.priors.Horseshoe(), 4),
+    ]:
+        one = fit(layers, method, "auto", prior, columns=columns, rank_draws="shared")
+        other = fit(layers, method, "sharded", prior, columns=columns)
+        gaps = {
+            key: float((a - b).double().norm() / a.double().norm().clamp(min=1e-30))
+            for (key, a), b in zip(flatten(one.state).items(), flatten(other.state).values(), strict=True)
+        }
+        found[name] = {"bits": bits(other), "gaps": gaps}
+    data, method = Once(*rows(64)), inference.SVGI(estimator="weights")
+    options = dict(data=data, patience=9, validation=rows(20), standardize=False, checkpoint_every=0)
+    once[0] = -1
+    whole = fit(small, method, "sharded", resume=os.path.join(places, "whole"), **options)
+    once[0] = 140
+    try:
+        fit(small, method, "sharded", resume=os.path.join(places, "stopped"), **options)
+    except rn.DataError:
+        found["stopped"] = os.path.exists(os.path.join(places, "stopped", "checkpoint.safetensors"))
+    again = fit(small, method, "sharded", resume=os.path.join(places, "stopped"), **options)
+    return {**found, "whole": bits(whole), "again": bits(again)}
+once = [0]
+told["sharded"] = sharded(os.environ["PLACES"])
+"""
+
 QUICK_LINEAR = LINEAR + "told['linear'] = linear(100, 250, 'local')\n"
 
 SPLIT = """
@@ -54,7 +106,7 @@ def split():
     torch.manual_seed(0)
     net = nn.Sequential(nn.Linear(4, 6), nn.Tanh(), nn.Linear(6, 1))
     method = rn.inference.SVGI(estimator="weights")
-    state = rn.fit(rn.BayesianModel(net), (x, y), method, epochs=15, batch_size=50, seed=0).state
+    state = rn.fit(rn.BayesianModel(net), (x, y), method, epochs=15, batch_size=50, seed=0, rank_draws="shared").state
     return state.mean.tolist() + state.noise["variance"].tolist()
 told["split"] = split()
 """
@@ -115,6 +167,7 @@ def streams():
         torch.manual_seed(2)
         method = rn.inference.SVGI(estimator="weights")
         options = dict(n=96 if name == "stream" else None, batch_size=24 if name == "dataset" else None)
+        options["rank_draws"] = "shared"
         posterior = rn.fit(rn.BayesianModel(nn.Linear(4, 1)), loader, method, epochs=3, **options)
         settings = posterior.settings
         found[name] = {"bits": bits(posterior), "n": settings["n"], "batches": settings["batches"], "seen": len(seen),
@@ -131,6 +184,9 @@ def refused():
     for data, method, options in [
         ((x, y), "mclmc", {}), ((x, y), "lineargibbs", {}), ((x, y), "map", {"rank_draws": "per-rank"}),
         ((x + rank, y), "map", {}), ((x, y), "map", {"seed": rank}), ((x, y), "map", {"ranks": "all"}),
+        ((x, y), "sgld", {"ranks": "sharded"}), ((x, y), "svgi", {"ranks": "sharded", "rank_draws": "per-rank"}),
+        ((x, y), rn.inference.SVGI(estimator="local"), {"ranks": "sharded"}),
+        ((x, y), "svgi", {"ranks": "sharded", "restarts": 2}),
     ]:
         prior = rn.priors.Gaussian(0.5)
         try:
@@ -138,7 +194,10 @@ def refused():
         except rn.R2D2NetError as error:
             errors.append(f"{type(error).__name__}: {error}")
     alone = rn.fit(rn.BayesianModel(nn.Linear(4, 1)), (x + rank, y), epochs=2, ranks="alone", seed=rank)
-    return {"errors": errors, "alone": bits(alone)}
+    chosen = rn.fit(rn.BayesianModel(nn.Linear(4, 1)), (x, y), "auto", epochs=2)
+    regressor = rn.estimators.R2D2Regressor(epochs=2, algorithm="svgi").fit(x.numpy(), y.numpy())
+    whole = {"chosen": chosen.settings["chosen"], "seed": regressor.posterior_.settings["seed"]}
+    return {"errors": errors, "alone": bits(alone), **whole}
 told["refused"] = refused()
 """
 

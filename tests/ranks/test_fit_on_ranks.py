@@ -14,6 +14,7 @@ import worlds
 QUICK = (
     pieces.ALGORITHMS,
     pieces.QUICK_LINEAR,
+    pieces.SHARDED,
     pieces.SPLIT,
     pieces.SEVERAL,
     pieces.PREDICTED,
@@ -24,9 +25,14 @@ QUICK = (
 
 
 @pytest.fixture(scope="module")
-def two() -> list[dict[str, Any]]:
-    """Return what two ranks tell, in one world: to start processes costs more than what they do."""
-    return worlds.run(2, "".join(QUICK) + "say(**told)")
+def two(tmp_path_factory) -> list[dict[str, Any]]:
+    """Return what two ranks tell, in one world: to start processes costs more than what they do.
+
+    Their exit codes do not count: after a failed fit one that waits in vain for the other's end leaves with 1.
+    """
+    ends = worlds.ends(worlds.start(2, "".join(QUICK) + "say(**told)", PLACES=str(tmp_path_factory.mktemp("places"))))
+    assert all(end.said for end in ends), "\n".join(end.errors[-2000:] for end in ends)
+    return [end.said[-1] for end in ends]
 
 
 @pytest.fixture(scope="module")
@@ -37,9 +43,10 @@ def alone() -> dict[str, Any]:
 
 def test_every_stepping_algorithm_leaves_the_same_bits_on_all_ranks(two) -> None:
     first, second = (each["algorithms"] for each in two)
-    assert len(first) == 16
+    assert len(first) == 17
     assert first == second
     assert first["apart"] != first["shared"]
+    assert first["usual"] == first["shared"]
 
 
 def test_two_ranks_find_the_posterior_of_a_linear_model(two) -> None:
@@ -54,6 +61,26 @@ def test_shared_draws_are_the_run_of_one_process_up_to_rounding(two, alone) -> N
     """Draws, rows of a step and sweeps are the same: only the order of sums differs."""
     pairs = zip(two[0]["split"], alone["split"], strict=True)
     assert max(abs(a - b) for a, b in pairs) < 1e-3
+
+
+def test_a_divided_state_has_the_numbers_of_a_whole_one(two) -> None:
+    """Up to the order of sums: relative differences of at most 2e-5 were measured, in norm.
+
+    A proposal of psi or T may be rejected in one run and not in the other: of 160,000 few are, each of any size.
+    """
+    first, second = (each["sharded"] for each in two)
+    assert first == second
+    for name in ("SVGI", "averaging", "CAVI", "horseshoe"):
+        gaps = first[name]["gaps"]
+        assert len(gaps) >= 15
+        assert max(gap for key, gap in gaps.items() if not key.endswith(("/psi", "/T"))) < 1e-3, name
+        assert max(gaps.values()) < 0.3, name
+
+
+def test_a_divided_run_goes_on_from_its_whole_checkpoint_with_the_same_bits(two) -> None:
+    told = two[0]["sharded"]
+    assert told["stopped"]
+    assert told["again"] == told["whole"]
 
 
 def test_members_restarts_and_chains_are_spread_over_ranks_and_keep_their_bits(two, alone) -> None:
@@ -91,7 +118,11 @@ def test_what_cannot_be_split_is_refused_in_one_line_on_all_ranks(two) -> None:
         "ParameterError: rank_draws='per-rank': MAP does not draw weights in its steps",
         "RankError: rank 1 makes another fit than rank 0: it has other data",
         "RankError: rank 1 makes another fit than rank 0: it has seed=1, here seed=0",
-        "ParameterError: ranks='all' is out of range: use 'auto' or 'alone'",
+        "ParameterError: ranks='all' is out of range: use 'auto', 'alone' or 'sharded'",
+        "ParameterError: algorithm=SGLD cannot divide its state among processes: use svgi, cavi, svi, mfvi or radial",
+        "ParameterError: rank_draws='per-rank': no process has the means and deviations of all weights",
+        "ParameterError: estimator='local' does not go with a state divided among processes: use 'weights'",
+        "ParameterError: ranks='sharded': a state is divided in a single run from its own start; use ranks='auto'",
     ]
     assert len(first["errors"]) == len(shown)
     for line, expected in zip(first["errors"], shown, strict=True):
@@ -99,6 +130,8 @@ def test_what_cannot_be_split_is_refused_in_one_line_on_all_ranks(two) -> None:
         assert "\n" not in line
     assert "rank 0 makes another fit than rank 1: it has seed=0, here seed=1" in second["errors"][4]
     assert first["alone"] != second["alone"]
+    for each in (first, second):  # what is chosen suits several processes
+        assert (each["chosen"], each["seed"]) == ("SVGI: several processes share its steps", 0)
 
 
 def test_a_failure_of_one_rank_is_the_error_of_all(two) -> None:
@@ -118,7 +151,8 @@ net = nn.Sequential(nn.Linear(4, 6), nn.Tanh(), nn.Linear(6, 1))
 with warnings.catch_warnings(record=True) as caught:
     warnings.simplefilter("always")
     posterior = rn.fit(rn.BayesianModel(net), (x, y), epochs=int(os.environ["EPOCHS"]), batch_size=20, seed=0,
-                       resume=os.environ.get("PLACE"), checkpoint_every=0, validation=0.2)
+                       resume=os.environ.get("PLACE"), checkpoint_every=0, validation=0.2,
+                       ranks=os.environ.get("HOW", "auto"))
 say(bits=bits(posterior), mean=posterior.predict(x).mean.tolist(),
     warned=[str(w.message) for w in caught if "process" in str(w.message)])
 """
@@ -130,17 +164,18 @@ def rms_gap(one: list[float], other: list[float]) -> float:
     return (sum(squares) / len(squares)) ** 0.5
 
 
-def test_a_killed_rank_ends_the_other_in_one_line_and_the_run_resumes_bitwise(tmp_path) -> None:
+@pytest.mark.parametrize("how", ["auto", pytest.param("sharded", marks=pytest.mark.slow)])
+def test_a_killed_rank_ends_the_other_in_one_line_and_the_run_resumes_bitwise(how, tmp_path) -> None:
     place = tmp_path / "killed"
     checkpoint = place / "checkpoint.safetensors"
-    processes = worlds.start(2, KILLED, PLACE=str(place), EPOCHS="12")
+    processes = worlds.start(2, KILLED, PLACE=str(place), EPOCHS="12", HOW=how)
     (other,), seconds = worlds.stop_one(processes, 1, worlds.there(checkpoint))
     assert seconds < 30
     assert other.code == 1
     assert "RankError: another process of this fit is gone" in other.last_line
     assert checkpoint.exists()
     code = KILLED + KILLED.replace('os.environ.get("PLACE")', "None")  # gone on, then one that was left alone
-    for end in worlds.ends(worlds.start(2, code, PLACE=str(place), EPOCHS="12")):
+    for end in worlds.ends(worlds.start(2, code, PLACE=str(place), EPOCHS="12", HOW=how)):
         again, whole = end.said
         assert again["bits"] == whole["bits"]
         assert again["warned"] == []
@@ -172,15 +207,16 @@ def test_a_rank_that_stands_still_ends_all_within_30_seconds(tmp_path) -> None:
 
 
 @pytest.mark.slow
-def test_a_run_of_two_ranks_goes_on_with_one_and_says_so(tmp_path) -> None:
+@pytest.mark.parametrize("how", ["auto", "sharded"])
+def test_a_run_of_two_ranks_goes_on_with_one_and_says_so(how, tmp_path) -> None:
     """Root mean square difference of predictions to the run of two ranks: below .1 of a noise of .3."""
     place = tmp_path / "run"
-    processes = worlds.start(2, KILLED, PLACE=str(place), EPOCHS="40")
+    processes = worlds.start(2, KILLED, PLACE=str(place), EPOCHS="40", HOW=how)
     worlds.stop_one(processes, 1, worlds.there(place / "checkpoint.safetensors"))
-    (alone,) = worlds.run(1, KILLED, PLACE=str(place), EPOCHS="40")
+    (alone,) = worlds.run(1, KILLED, PLACE=str(place), EPOCHS="40", HOW=how)
     (text,) = alone["warned"]
     assert "is of a run on 2 processes: it goes on with 1, to the same posterior within Monte Carlo error" in text
-    both = worlds.run(2, KILLED, EPOCHS="40")[0]
+    both = worlds.run(2, KILLED, EPOCHS="40", HOW=how)[0]
     assert rms_gap(alone["mean"], both["mean"]) < 0.1
 
 
@@ -197,6 +233,16 @@ def test_worlds_of_any_size_find_the_posterior_of_a_linear_model(size) -> None:
     assert told[0]["stretch"] < 0.2
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("size", [1, 2, 4])
+def test_divided_states_find_the_posterior_of_a_linear_model(size) -> None:
+    """Within .2 deviations, and deviations within 20%; .09 and 5% were measured on one process."""
+    told = worlds.run(size, pieces.LINEAR + "say(**linear(400, 1500, 'weights', how='sharded'))")
+    assert len({each["bits"] for each in told}) == 1
+    assert told[0]["shift"] < 0.2
+    assert told[0]["stretch"] < 0.2
+
+
 LENET = """
 train, test = rn.data.load("mnist", split="train"), rn.data.load("mnist", split="test")
 x, x_test = train.images[:6000].float() / 255, test.images.float() / 255
@@ -204,7 +250,7 @@ y = train.labels[:6000]
 torch.manual_seed(0)
 net = rn.nets.LeNet(1, 10, x.shape[-1])
 model = rn.BayesianModel(net, likelihood=rn.likelihoods.Categorical())
-posterior = rn.fit(model, (x, y), epochs=4, batch_size=128, seed=0)
+posterior = rn.fit(model, (x, y), epochs=4, batch_size=128, seed=0, rank_draws="shared")
 right = posterior.predict(x_test, 10, ranks="split").mean.argmax(-1) == test.labels
 say(accuracy=float(right.float().mean()), bits=bits(posterior))
 """
@@ -212,12 +258,16 @@ say(accuracy=float(right.float().mean()), bits=bits(posterior))
 
 @pytest.mark.slow
 @pytest.mark.skipif(not os.environ.get("R2D2NET_DATA"), reason="R2D2NET_DATA is not set")
-def test_lenet_on_mnist_is_as_accurate_on_two_ranks() -> None:
-    """Within .3% of 10,000 test images: the draws of weights are shared, so that only rounding differs."""
-    (alone,), (first, second) = worlds.run(1, LENET), worlds.run(2, LENET)
-    assert first["bits"] == second["bits"]
+@pytest.mark.parametrize("size", [2, 4])
+def test_lenet_on_mnist_is_as_accurate_on_several_ranks(size) -> None:
+    """Within .3% of 10,000 test images: the draws of weights are shared, so that only rounding differs.
+
+    It is fitted to 6,000 of the 60,000 training images.
+    """
+    (alone,), several = worlds.run(1, LENET), worlds.run(size, LENET)
+    assert len({each["bits"] for each in several}) == 1
     assert alone["accuracy"] > 0.9
-    assert abs(alone["accuracy"] - first["accuracy"]) < 0.003
+    assert abs(alone["accuracy"] - several[0]["accuracy"]) < 0.003
 
 
 @pytest.mark.slow

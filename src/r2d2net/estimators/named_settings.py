@@ -10,6 +10,7 @@ import numpy as np
 from r2d2net.errors import Argument, ParameterError, Shown, require, require_instance
 from r2d2net.model import AnyPrior
 from r2d2net.priors import ScaleMixturePrior
+from r2d2net.ranks import is_world
 from r2d2net.registry import ALGORITHMS, FOR_CLASSES, PRIORS, SUITABLE_PRIORS
 
 LARGEST_SEED = 2**32 - 1  # as scikit-learn has it
@@ -83,7 +84,12 @@ def require_suitable(algorithm: Any, prior: Any, *, has_classes: bool) -> None:
 
 
 def seed_of(random_state: Any) -> int:
-    """Convert ``random_state`` to a seed: a number is the seed, a RandomState draws one, None takes a random one."""
+    """Convert ``random_state`` to a seed: a number is the seed, a RandomState draws one, None takes a random one.
+
+    In one of several processes None is 0: a fit that they make together has one seed.
+    """
+    if random_state is None and is_world():
+        return 0
     if random_state is None:
         return int(np.random.SeedSequence().generate_state(1)[0])
     if isinstance(random_state, Integral):

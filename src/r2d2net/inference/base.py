@@ -262,6 +262,17 @@ class Trainer(ABC, Generic[StateT]):
         fix = ("use svgi, say, or ", Argument("ranks", "alone"), " for a fit of its own in each process")
         raise ParameterError(problem, argument="algorithm", value=name, fix=fix)
 
+    def kl(self, state: StateT) -> Tensor | None:
+        """Compute the KL divergence from the prior of the distribution that a state describes, for the history.
+
+        Args:
+            state: The state.
+
+        Returns:
+            The divergence in nats, or None where the algorithm has none.
+        """
+        return self.source(state).kl()
+
     def draws_globally(self, batch: Batch) -> bool:
         """Tell whether a step may draw from torch's global generators, as Dropout layers do.
 

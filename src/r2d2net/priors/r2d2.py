@@ -303,6 +303,32 @@ class R2D2(ContinuousScalePrior[R2D2Scales]):
         psi is independent of xi given (T, w), so one pass draws T and psi; xi, which needs all of T, comes last. T_j
         keeps its value where its proposal is rejected (`gig_refresh`).
         """
+        omega = self.gibbs_local_(w, scales, precision, generator, compiled=compiled)
+        return self.gibbs_shared(scales, omega, w.numel() / max(1, omega.numel()), generator)
+
+    # --- the two halves of a sweep, for layers of which processes have parts (`layer_parts.Divisible`)
+
+    def gibbs_local_(
+        self,
+        w: Tensor,
+        scales: R2D2Scales,
+        precision: Tensor,
+        generator: torch.Generator | None = None,
+        *,
+        compiled: bool = False,
+    ) -> Tensor:
+        """Draw T and psi of a part of a layer in place, given its rate.
+
+        Args:
+            w: Weights of the part.
+            scales: Its scales, of which T and psi are overwritten.
+            precision: Tensor to which the new 1 / v is written.
+            generator: Source of randomness; None for torch's global generator.
+            compiled: Use kernels fused by torch.compile.
+
+        Returns:
+            The part's omega, the sum of its T.
+        """
         w = require_finite("w", w.detach())
         require_flat(T=scales.T, psi=scales.psi, precision=precision)
         size = piece_size(w)
@@ -320,9 +346,63 @@ class R2D2(ContinuousScalePrior[R2D2Scales]):
                 fused(R2D2._gibbs_piece)(self, weights, block, out, normal, uniform, hat=hat)
             else:
                 self._gibbs_piece(weights, block, out, normal, uniform, buffers=buffers)
-        omega = scales.T.sum_to_size(scales.xi.shape)
-        xi, rate = self._draw_rates(omega, w.numel() / max(1, omega.numel()), generator)
+        return scales.omega
+
+    def gibbs_shared(
+        self, scales: R2D2Scales, total: Tensor, count: float, generator: torch.Generator | None = None
+    ) -> R2D2Scales:
+        """Draw xi, and with it the rate, given omega of the whole layer.
+
+        Args:
+            scales: Scales of a part.
+            total: The layer's omega.
+            count: Number of weights of the layer.
+            generator: Source of randomness; None for torch's global generator.
+
+        Returns:
+            The scales with new xi and rate.
+        """
+        xi, rate = self._draw_rates(total, count, generator)
         return scales._replace(xi=xi, rate=rate)
+
+    def cavi_local_(
+        self, second_moment: Tensor, scales: R2D2Scales, precision: Tensor, *, compiled: bool = False
+    ) -> Tensor:
+        """Update the factors of T and psi of a part of a layer in place, given its rate.
+
+        Args:
+            second_moment: E w^2 of the part.
+            scales: Its point values, of which T and psi are overwritten.
+            precision: Tensor to which E[1 / v] is written.
+            compiled: Use kernels fused by torch.compile.
+
+        Returns:
+            The sum of the part's E T.
+        """
+        second_moment = require_finite("second_moment", second_moment.detach())
+        require_flat(T=scales.T, psi=scales.psi, precision=precision)
+        omega = torch.zeros_like(scales.xi)
+        narrow = second_moment.dtype == torch.float32
+        table = narrow_table(abs(self.a_pi - 0.5), second_moment.device) if compiled and narrow else None
+        update = fused(R2D2._cavi_piece) if compiled and narrow else R2D2._cavi_piece
+        size = piece_size(second_moment)
+        for t, psi, out, second, rate in pieces(size, scales.T, scales.psi, precision, second_moment, scales.rate):
+            omega += update(self, second, R2D2Scales(t, psi, rate, rate), out, table)
+        return omega
+
+    def cavi_shared(self, scales: R2D2Scales, total: Tensor, count: float) -> R2D2Scales:
+        """Update the factor of xi, and with it the rate, given E omega of the whole layer.
+
+        Args:
+            scales: Point values of a part.
+            total: The layer's E omega.
+            count: Number of weights of the layer.
+
+        Returns:
+            The point values with new xi and rate.
+        """
+        xi, eta = self._rate_conditionals(total, count)
+        return scales._replace(xi=xi.mean, rate=_mean_rate(xi, eta))
 
     def gibbs_reversed(self, w: Tensor, scales: R2D2Scales, generator: torch.Generator | None = None) -> R2D2Scales:
         w = require_finite("w", w.detach())
@@ -361,17 +441,8 @@ class R2D2(ContinuousScalePrior[R2D2Scales]):
     ) -> R2D2Scales:
         if scales.xi.dim():
             return super().cavi_(second_moment, scales, precision)
-        second_moment = require_finite("second_moment", second_moment.detach())
-        require_flat(T=scales.T, psi=scales.psi, precision=precision)
-        omega = torch.zeros_like(scales.xi)
-        narrow = second_moment.dtype == torch.float32
-        table = narrow_table(abs(self.a_pi - 0.5), second_moment.device) if compiled and narrow else None
-        update = fused(R2D2._cavi_piece) if compiled and narrow else R2D2._cavi_piece
-        size = piece_size(second_moment)
-        for t, psi, out, second, rate in pieces(size, scales.T, scales.psi, precision, second_moment, scales.rate):
-            omega += update(self, second, R2D2Scales(t, psi, rate, rate), out, table)
-        xi, eta = self._rate_conditionals(omega, second_moment.numel())
-        return scales._replace(xi=xi.mean, rate=_mean_rate(xi, eta))
+        omega = self.cavi_local_(second_moment, scales, precision, compiled=compiled)
+        return self.cavi_shared(scales, omega, second_moment.numel())
 
     def _cavi_piece(
         self, second_moment: Tensor, scales: R2D2Scales, precision: Tensor, table: tuple[Tensor, ...] | None

@@ -56,7 +56,7 @@ class Ranks:
         self.failed = False  # whether the last fit ended in an error
         self.broken: str | None = None
         self.heartbeat: Heartbeat | None = None
-        self.sent = 0  # bytes that this rank has given to all-reduces, for benchmarks
+        self.sent = 0  # bytes that this rank has given to sums and broadcasts, for benchmarks
         backend = "gloo" if group is None else str(dist.get_backend(group))
         self.device = torch.device("cuda", torch.cuda.current_device()) if backend == "nccl" else torch.device("cpu")
 
@@ -156,21 +156,52 @@ class Ranks:
         small: dict[tuple[torch.dtype, torch.device], list[Tensor]] = {}
         for tensor in tensors:
             if tensor.numel() > LARGE and tensor.is_contiguous():
-                self._share(tensor)
+                self.share_from(tensor)
             elif tensor.numel():
                 small.setdefault((tensor.dtype, tensor.device), []).append(tensor)
         for own in small.values():
             flat = torch.cat([tensor.reshape(-1) for tensor in own])
-            self._share(flat)
+            self.share_from(flat)
             for tensor, part in zip(own, flat.split([tensor.numel() for tensor in own]), strict=True):
                 tensor.copy_(part.view(tensor.shape))
 
-    def _share(self, tensor: Tensor, owner: int = 0) -> None:
+    def share_from(self, tensor: Tensor, owner: int = 0) -> None:
+        """Overwrite a tensor by that of one rank.
+
+        Args:
+            tensor: A contiguous tensor, of the same shape and dtype on all ranks.
+            owner: The rank.
+        """
         place = tensor.to(self.device)
         source = dist.get_global_rank(self.group, owner)
+        if self.rank == owner:
+            self.sent += tensor.numel() * tensor.element_size()
         self._wait(lambda: dist.broadcast(place, source, group=self.group, async_op=True))
         if place is not tensor:
             tensor.copy_(place)
+
+    def sum_to(self, tensor: Tensor, owner: int) -> None:
+        """Replace a tensor of one rank by its sum over the ranks; the others' are of no use afterwards.
+
+        Args:
+            tensor: A contiguous tensor, of the same shape and dtype on all ranks.
+            owner: The rank.
+        """
+        target = dist.get_global_rank(self.group, owner)
+        if self.rank != owner:
+            self.sent += tensor.numel() * tensor.element_size()
+        self._wait(lambda: dist.reduce(tensor, target, group=self.group, async_op=True))
+
+    def share_generator(self, generator: torch.Generator, owner: int) -> None:
+        """Let all ranks have the state of one rank's generator.
+
+        Args:
+            generator: The generator, on all ranks of the same device type.
+            owner: The rank.
+        """
+        state = generator.get_state()
+        self.share_from(state, owner)
+        generator.set_state(state)
 
     def share_json(self, content: Any = None) -> Any:
         """Return what rank 0 gives, which JSON can hold."""
@@ -179,13 +210,13 @@ class Ranks:
     def share_bytes(self, content: bytes = b"", owner: int = 0) -> bytes:
         """Return the bytes that one rank gives, by default rank 0."""
         size = torch.tensor([len(content)], dtype=torch.int64, device=self.device)
-        self._share(size, owner)
+        self.share_from(size, owner)
         if not int(size):
             return b""
         room = torch.empty(int(size), dtype=torch.uint8)
         if self.rank == owner:
             room.copy_(torch.frombuffer(bytearray(content), dtype=torch.uint8))
-        self._share(room, owner)
+        self.share_from(room, owner)
         return room.numpy().tobytes()
 
     def gather_bytes(self, content: bytes) -> list[bytes]:

@@ -45,7 +45,9 @@ class Choice(NamedTuple):
     reason: str
 
 
-def choose(model: BayesianModel[Any], data: Any, *, batch_size: int | None, patience: int | None) -> Choice:
+def choose(
+    model: BayesianModel[Any], data: Any, *, batch_size: int | None, patience: int | None, shares: bool = False
+) -> Choice:
     """Choose the algorithm for a model and data.
 
     Args:
@@ -53,10 +55,13 @@ def choose(model: BayesianModel[Any], data: Any, *, batch_size: int | None, pati
         data: The data of `fit`.
         batch_size: Rows of a step, if the user names them.
         patience: Epochs of early stopping, if the user wants it.
+        shares: Whether several processes share the steps of the fit.
 
     Returns:
         The algorithm with its default settings, and the reason in words.
     """
+    if shares:
+        return Choice(SVGI(), "SVGI: several processes share its steps")
     if isinstance(data, (DataLoader, Dataset)):
         return Choice(SVGI(), "SVGI: the data come in batches")
     for name, value in (("batch_size", batch_size), ("patience", patience)):

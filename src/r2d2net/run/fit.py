@@ -15,12 +15,13 @@ from r2d2net.callbacks import Callback, Callbacks, History
 from r2d2net.errors import Argument, ParameterError, Shown, Text, Value, require, require_seed, require_whole
 from r2d2net.folder_lock import writing
 from r2d2net.inference import SVGI, Method, method_named
+from r2d2net.inference.sharded import drawing_weights
 from r2d2net.likelihoods.weighted import Weighted
 from r2d2net.model import BayesianModel
 from r2d2net.posterior import Posterior
 from r2d2net.prediction import PredictionT
 from r2d2net.priors import R2D2
-from r2d2net.ranks import ALONE, ranks_of_world
+from r2d2net.ranks import ALONE, is_world, ranks_of_world
 from r2d2net.run.carrying_on import next_posterior
 from r2d2net.run.choice import choose, epochs_for
 from r2d2net.run.graph_rows import in_context, rows_are_nodes
@@ -28,6 +29,7 @@ from r2d2net.run.health import warn_of
 from r2d2net.run.more_epochs import digest_of, method_of, state_of, steps_before
 from r2d2net.run.on_ranks import draws_of, require_same_settings
 from r2d2net.run.prepare import Prepared, prepare
+from r2d2net.run.ray_runs import require_cluster
 from r2d2net.run.row_weights import require_weighing
 from r2d2net.run.several_runs import clear, run_several
 from r2d2net.run.split_batches import for_rank, with_shares
@@ -64,8 +66,9 @@ def fit(
     resume: str | Path | None = None,
     callbacks: Sequence[Callback | Callable[[History], Any]] = (),
     verbose: bool = True,
-    ranks: Literal["auto", "alone"] = "auto",
+    ranks: Literal["auto", "alone", "sharded"] = "auto",
     rank_draws: Literal["shared", "per-rank"] | None = None,
+    cluster: Literal["ray"] | None = None,
 ) -> Posterior[PredictionT]:
     """Fit a Bayesian model.
 
@@ -79,8 +82,8 @@ def fit(
         algorithm: Inference algorithm: an object of `r2d2net.inference`, such as ``SGLD(lr=0.01)``, or a name, such as
             "sgld", for the default settings. SVGI by default; where rows are nodes of a graph, and no ``epochs`` are
             given, "auto". "auto" chooses: LinearGibbs for one linear layer, LinearFirst for a linear path on a wide
-            table, MCLMC for small networks and tables, else SVGI (see `run.choice`); ``posterior.settings["chosen"]``
-            says why.
+            table, MCLMC for small networks and tables, else, and where several processes share the steps, SVGI (see
+            `run.choice`); ``posterior.settings["chosen"]`` says why.
         epochs: Passes over the data; for algorithms that see all rows at once, what they call an epoch. By default 100,
             or what suits the algorithm: HMC 300, LinearGibbs up to 1,000, MCLMC 25 to 45; 1,000 where rows are nodes of
             a graph, of which a step sees all. Where "auto" chose it SVGI takes about 1,000 steps, and LinearGibbs fewer
@@ -128,9 +131,14 @@ def fit(
             steps and the posterior too: `CSVLogger`, `TensorBoardLogger`. For a single run.
         verbose: Show progress on a terminal.
         ranks: "auto" splits the rows of every step, or several runs, among the processes of a torch.distributed group:
-            one that is open, or that torchrun has set out. "alone" makes a fit of its own in each process.
-        rank_draws: Whether processes "shared" or "per-rank" draw the weights of a step: with the latter k processes are
+            one that is open, or that torchrun has set out. "alone" makes a fit of its own in each process. "sharded" is
+            "auto" with the state of the run divided among the processes too, for networks too large for one of them:
+            SVGI, CAVI, SVI, MFVI and Radial, by draws of weights.
+        rank_draws: Whether processes draw the weights of a step "shared" or "per-rank": with the latter k processes are
             k draws, and send twice as much. For algorithms that draw weights; "shared" by default.
+        cluster: "ray" makes several runs (restarts, candidates, members, chains) as tasks of a Ray cluster, with the
+            same bits: the one that the script is connected to or that RAY_ADDRESS names, else one of this machine.
+            ``jobs`` is then the number of tasks at a time.
 
     Returns:
         The posterior, which predicts what the model's likelihood says: `Regression`, `Classification` or `Counts`. Its
@@ -145,7 +153,8 @@ def fit(
         CheckpointError: If ``resume`` holds a run of other data or settings.
         RankError: If one of several processes is gone, has failed, or makes another fit.
     """
-    require(ranks in ("auto", "alone"), "ranks", ranks, "use 'auto' or 'alone'")
+    require(ranks in ("auto", "alone", "sharded"), "ranks", ranks, "use 'auto', 'alone' or 'sharded'")
+    require(cluster in (None, "ray"), "cluster", cluster, "use 'ray' or None")
     require(rank_draws in (None, "shared", "per-rank"), "rank_draws", rank_draws, "use 'shared' or 'per-rank'")
     model, data, validation, batch_size = in_context(model, data, validation, batch_size, standardize)
     automatic = isinstance(algorithm, str) and algorithm.lower() == "auto"
@@ -163,6 +172,8 @@ def fit(
             "weights": weights,
             "checkpoint_to": checkpoint_to,
             "restarts": None if restarts == 1 else restarts,
+            "ranks": "sharded" if ranks == "sharded" else None,
+            "cluster": cluster,
         }
         own = {"epochs": epochs, "batch_size": batch_size, "seed": seed, "callbacks": watching, "verbose": verbose}
         return next_posterior(prior, model, data, others, **own)
@@ -187,8 +198,12 @@ def fit(
         checkpoint_every=checkpoint_every,
         resume=resume,
         weighs=weights is not None,
+        shares=ranks != "alone" and is_world(),
     ).checked(data)
-    group = ranks_of_world(model.device) if ranks == "auto" else ALONE
+    sharded = ranks == "sharded"
+    if sharded:
+        request = replace(request, method=drawing_weights(request.method))
+    group = ALONE if ranks == "alone" else ranks_of_world(model.device)
     verbose = verbose and group.is_first
     with group.together():
         data = for_rank(data, group)
@@ -216,12 +231,17 @@ def fit(
             raise ParameterError(f": these are {len(plans)} runs", argument="callbacks", fix=fix)
         for plan in plans:
             plan.trainer  # noqa: B018 (built here, so that what does not go together is refused before all writing)
-        draws = draws_of(rank_draws, request.method, group)
+        if sharded and (len(plans) > 1 or start is not None):
+            problem, other = ": a state is divided in a single run from its own start", Argument("ranks", "auto")
+            raise ParameterError(problem, argument="ranks", value="sharded", fix=("use ", other))
+        require_cluster(cluster, model.device.type, len(plans), group.size)
+        draws = draws_of(rank_draws, request.method, group, sharded=sharded)
         if group.size > 1:
             require_same_settings({**plans[0].settings, "runs": len(plans), "rank_draws": draws}, group)
         with nullcontext() if folder is None or not group.is_first else writing(folder):
             if len(plans) > 1:
-                posterior = run_several(plans, folder, resume=resumes, jobs=jobs, verbose=verbose, ranks=group)
+                how: dict[str, Any] = {"jobs": jobs, "ranks": group, "cluster": cluster}
+                posterior = run_several(plans, folder, resume=resumes, verbose=verbose, **how)
             else:
                 if folder is not None and not resumes and group.is_first:
                     clear(folder)
@@ -233,6 +253,7 @@ def fit(
                     callbacks=watching,
                     ranks=group,
                     draws=draws,
+                    sharded=sharded,
                 )
     if group.is_first:
         warn_of(posterior.health, type(request.method).__name__)
@@ -264,6 +285,7 @@ class Request:
     resume: str | Path | None = None
     chosen: str | None = None  # why "auto" chose the algorithm
     weighs: bool = False  # whether rows have weights
+    shares: bool = False  # whether several processes make the fit
 
     @property
     def folder(self) -> Path | None:
@@ -299,7 +321,8 @@ class Request:
             model = self.model
             if self.weighs:
                 model = model.with_likelihood(Weighted(model.likelihood))
-            choice = choose(model, data, batch_size=self.batch_size, patience=self.patience)
+            asked: dict[str, Any] = {"batch_size": self.batch_size, "patience": self.patience, "shares": self.shares}
+            choice = choose(model, data, **asked)
             return replace(self, method=choice.method, automatic=False, chosen=choice.reason).checked(data)
         if self.weighs:
             require_weighing(self.method)

@@ -19,6 +19,7 @@ from r2d2net.errors import ParameterError, RankError
 from r2d2net.inference import DrawSource, Method
 from r2d2net.inference.base import flatten, unflatten
 from r2d2net.inference.variational import Variational
+from r2d2net.model import Tensors
 from r2d2net.posterior import Posterior
 from r2d2net.prediction import Prediction
 from r2d2net.ranks import Ranks
@@ -43,17 +44,24 @@ def require_same_settings(settings: dict[str, Any], ranks: Ranks) -> None:
             raise RankError(problem, fix="give all processes the same arguments and data, or ranks='alone'")
 
 
-def draws_of(asked: str | None, method: Method, ranks: Ranks) -> str:
+def draws_of(asked: str | None, method: Method, ranks: Ranks, *, sharded: bool = False) -> str:
     """Return whether processes share the draws of weights of a step, "shared", or make their own, "per-rank".
+
+    Where nobody asks they share them: LeNet learnt no more from a draw for each process, at twice the bytes (see
+    `results/benchmarks/rank-draws.json`).
 
     Args:
         asked: What the user asks for, if anything.
         method: The algorithm.
         ranks: The processes.
+        sharded: Whether they divide the state of the run.
 
     Raises:
         ParameterError: If processes cannot draw weights of their own.
     """
+    if asked == "per-rank" and sharded:
+        problem = ": no process has the means and deviations of all weights where the state is divided"
+        raise ParameterError(problem, argument="rank_draws", value=asked, fix="leave it out")
     if asked == "per-rank" and not isinstance(method, Variational):
         problem = f": {type(method).__name__} does not draw weights in its steps"
         raise ParameterError(problem, argument="rank_draws", value=asked, fix="leave it out")
@@ -94,15 +102,14 @@ def shared_posterior(posterior: Posterior[Any], ranks: Ranks) -> Posterior[Any]:
     return posterior
 
 
-def require_same_state(state: Any, ranks: Ranks) -> None:
-    """Raise a `RankError` on all ranks unless their states have the same bits."""
-    tensors = flatten(state)
+def require_same_tensors(tensors: Tensors, step: int, ranks: Ranks) -> None:
+    """Raise a `RankError` on all ranks unless their tensors of a state have the same bits after a step."""
     sums = torch.stack([_checksum(tensor) for tensor in tensors.values()])
     every = ranks.gathered(sums.unsqueeze(0).to(ranks.device)).cpu()
     differs = (every != every[0]).any(0)
     if bool(differs.any()):
         name = list(tensors)[int(differs.nonzero()[0])]
-        problem = f"the processes have come to different values of {name} by step {int(state.step)}"
+        problem = f"the processes have come to different values of {name} by step {step}"
         fix = "use like processors and one version of torch, and no randomness outside the generator in the network"
         raise RankError(problem, fix=fix)
 

@@ -45,16 +45,24 @@ def store(folder: Path, run: Progressing, generator: torch.Generator, settings: 
 
 
 def restore(
-    folder: Path, run: Progressing, generator: torch.Generator, settings: dict[str, Any], ranks: int = 1
+    folder: Path,
+    run: Progressing,
+    generator: torch.Generator,
+    settings: dict[str, Any],
+    ranks: int = 1,
+    template: Any = None,
 ) -> None:
-    """Restore the run and its generator from the checkpoint; warn if it was split among another number of processes."""
+    """Restore the run and its generator from the checkpoint; warn if it was split among another number of processes.
+
+    The template has the form of the saved state; None stands for the run's own state.
+    """
     path = folder / INTERRUPTED
     with reading(path):
         tensors, header = checkpoint.read(path)
         require_same(path, header["settings"], settings)
         require_conforming(header, CHECKPOINT, path)
         require_values(tensors, path)
-        template = run.state
+        template = run.state if template is None else template
         run.state = unflatten(template, part(tensors, "state/"))
         run.best_score, run.best_epoch = header["best_score"], header["best_epoch"]
         if run.best_epoch >= 0:

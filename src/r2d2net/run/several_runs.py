@@ -35,6 +35,7 @@ from r2d2net.run.on_ranks import read_from
 from r2d2net.run.orphans import end_with
 from r2d2net.run.progress import lines
 from r2d2net.run.rank_folders import exchange_runs, folder_of_ranks, jobs_of, packed
+from r2d2net.run.ray_runs import outcomes_on_ray
 from r2d2net.run.resume import finished, finished_file, require_same
 from r2d2net.run.side_by_side import groups_of, train_together
 from r2d2net.run.threads import one_thread
@@ -52,6 +53,7 @@ def run_several(
     jobs: int | None,
     verbose: bool,
     ranks: Ranks = ALONE,
+    cluster: str | None = None,
 ) -> Posterior[Any]:
     """Run all plans and return one posterior.
 
@@ -63,6 +65,7 @@ def run_several(
         jobs: Runs at a time, in processes of one thread each; None takes as many as there are cores.
         verbose: Whether to show progress on a terminal.
         ranks: The processes among which the runs are spread; all of them call this, and all have the posterior.
+        cluster: "ray" makes the runs as tasks of a Ray cluster; None on this machine.
 
     Returns:
         The posterior.
@@ -71,7 +74,7 @@ def run_several(
         return _on_ranks(plans, folder, resume, jobs, verbose, ranks)
     if folder is None:
         with tempfile.TemporaryDirectory(prefix="r2d2net-") as temporary:
-            return _combined(plans, Path(temporary), jobs, verbose)
+            return _combined(plans, Path(temporary), jobs, verbose, cluster=cluster)
     if resume:
         done = _finished(plans, folder)
         if done is not None:
@@ -85,7 +88,7 @@ def run_several(
         clear(folder)
         checkpoint.write(started, {}, {"settings": plans[0].settings})
     tidy(folder)
-    posterior = _combined(plans, folder / FOLDER, jobs, verbose)
+    posterior = _combined(plans, folder / FOLDER, jobs, verbose, cluster=cluster)
     posterior.save(folder)
     started.unlink()
     clear(folder)
@@ -168,10 +171,15 @@ class Outcome(NamedTuple):
 
 
 def _combined(
-    plans: Sequence[Plan], folder: Path, jobs: int | None, verbose: bool, ranks: Ranks = ALONE
+    plans: Sequence[Plan],
+    folder: Path,
+    jobs: int | None,
+    verbose: bool,
+    ranks: Ranks = ALONE,
+    cluster: str | None = None,
 ) -> Posterior[Any]:
     """Run all plans in folders of their own and combine them to one posterior."""
-    folders, outcomes = _run_all(plans, folder, jobs, verbose, ranks=ranks)
+    folders, outcomes = _run_all(plans, folder, jobs, verbose, ranks=ranks, cluster=cluster)
     return _best(plans, folders, outcomes) if plans[0].compared else _merged(plans, folders, outcomes)
 
 
@@ -221,12 +229,13 @@ def _run_all(
     *,
     quiet: bool = False,
     ranks: Ranks = ALONE,
+    cluster: str | None = None,
 ) -> tuple[list[Path], list[Outcome]]:
     """Run all plans in folders of their own; return the folders and the outcomes of the runs."""
     folders = [folder / f"{plan.settings['candidate']}-{plan.settings['restart']}" for plan in plans]
     outcomes: dict[int, Outcome] = {}
     show = lines(verbose=verbose)
-    for index, outcome in _outcomes(plans, folders, jobs, quiet, ranks):
+    for index, outcome in _outcomes(plans, folders, jobs, quiet, ranks, cluster):
         outcomes[index] = outcome
         settings, end = plans[index].settings, "done" if outcome.score is None else f"validation {outcome.score:.4g}"
         if outcome.failure is not None:
@@ -250,10 +259,15 @@ def _named_failure(run: str, outcome: Outcome) -> DivergenceError:
 
 
 def _outcomes(
-    plans: Sequence[Plan], folders: Sequence[Path], jobs: int | None, quiet: bool, ranks: Ranks = ALONE
+    plans: Sequence[Plan], folders: Sequence[Path], jobs: int | None, quiet: bool, ranks: Ranks, cluster: str | None
 ) -> Iterator[tuple[int, Outcome]]:
     """Yield the number and outcome of each run as it ends; those of other ranks come last."""
     groups = groups_of(plans)
+    if cluster is not None:
+        parts = [([plans[i] for i in group], [folders[i] for i in group]) for group in groups]
+        for number, outcomes in outcomes_on_ray(_run, parts, jobs, quiet):
+            yield from zip(groups[number], outcomes, strict=True)
+        return
     if ranks.size == 1:
         yield from _outcomes_here(plans, folders, groups, jobs, quiet)
         return

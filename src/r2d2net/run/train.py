@@ -11,7 +11,7 @@ import math
 import sys
 import time
 from contextlib import nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
@@ -39,7 +39,7 @@ from r2d2net.run.more_epochs import with_steps_left
 from r2d2net.run.on_ranks import (
     ValidationOnRanks,
     finished_on_ranks,
-    require_same_state,
+    require_same_tensors,
     share_run,
     shared_posterior,
 )
@@ -47,6 +47,7 @@ from r2d2net.run.prepare import Prepared
 from r2d2net.run.progress import progress
 from r2d2net.run.resume import finished, restore, store
 from r2d2net.run.row_weights import without_weights
+from r2d2net.run.sharded_run import ShardedRun, divided_among
 from r2d2net.run.split_batches import split_batches
 from r2d2net.run.validation_rows import ValidationRows
 
@@ -95,6 +96,12 @@ class Plan:
             return with_steps_left(trainer, self.settings["steps_before"])  # type: ignore[arg-type]
         return trainer
 
+    def with_trainer(self, trainer: Trainer[Any]) -> Plan:
+        """Return the same run with a trainer that is built already."""
+        changed = replace(self)
+        vars(changed)["trainer"] = trainer  # where `cached_property` keeps it
+        return changed
+
     def read(self, saved: Tensors) -> DrawSource[Any]:
         """Return what a finished run of this plan left, from the tensors of a file."""
         return self.method.read(saved, self.model, **self._sizes())
@@ -130,6 +137,7 @@ def train(
     callbacks: Callbacks | None = None,
     ranks: Ranks = ALONE,
     draws: str = "shared",
+    sharded: bool = False,
 ) -> Posterior[Any]:
     """Run a plan to its end.
 
@@ -141,13 +149,15 @@ def train(
         callbacks: What is called as the run goes on; None for nothing.
         ranks: The processes among which the rows of the steps are split; all of them call this.
         draws: Whether their draws of weights are "shared", or each is "per-rank".
+        sharded: Whether they divide the state of the run.
 
     Returns:
         The posterior.
     """
     callbacks = Callbacks() if callbacks is None else callbacks
     if ranks.size > 1:
-        return train_on_ranks(plan, folder, ranks, resume=resume, verbose=verbose, draws=draws, callbacks=callbacks)
+        how: dict[str, Any] = {"resume": resume, "verbose": verbose, "draws": draws, "sharded": sharded}
+        return train_on_ranks(plan, folder, ranks, callbacks=callbacks, **how)
     trainer, prepared, settings = plan.trainer, plan.prepared, plan.settings
     if folder is not None and resume:
         done = finished(folder, plan)
@@ -177,13 +187,20 @@ def train_on_ranks(
     resume: bool,
     verbose: bool,
     draws: str,
+    sharded: bool,
     callbacks: Callbacks,
 ) -> Posterior[Any]:
     """Run a plan whose rows are split among processes; rank 0 reads and writes its files."""
-    trainer, prepared, settings = plan.trainer, plan.prepared, plan.settings
+    prepared, settings = plan.prepared, plan.settings
     split = RowSplit(ranks, plan.seed, draws == "per-rank")
-    trainer.split_rows(split)
     own = folder if ranks.is_first else None
+    shards: ShardedRun | None = None
+    if sharded:
+        divided = divided_among(plan.trainer, split)
+        plan, shards = plan.with_trainer(divided), ShardedRun(divided, ranks, own, settings)
+    else:
+        plan.trainer.split_rows(split)
+    trainer = plan.trainer
     if ranks.share_json(own is not None and resume):
         done = finished_on_ranks(own, plan, ranks)
         if done is not None:
@@ -200,11 +217,14 @@ def train_on_ranks(
         if own is not None:
             tidy(own)
 
-    ranks.first(begin)
-    share_run(run, generator, ranks)
+    if shards is None:
+        ranks.first(begin)
+        share_run(run, generator, ranks)
+    else:
+        shards.begin(run, generator, resume=resume)
     watching = callbacks if ranks.is_first else Callbacks()
     with refusing_checkpointing(type(plan.method).__name__):
-        _loop(plan, run, generator, own, verbose and ranks.is_first, watching, split)
+        _loop(plan, run, generator, own, verbose and ranks.is_first, watching, split, shards)
     posterior = shared_posterior(finish(plan, run, own), ranks)
     watching.end(posterior)
     return posterior
@@ -294,6 +314,7 @@ def _loop(
     verbose: bool,
     callbacks: Callbacks,
     split: RowSplit | None = None,
+    shards: ShardedRun | None = None,
 ) -> None:
     settings, every, trainer = plan.settings, plan.checkpoint_every, plan.trainer
     size = 1 if split is None else split.ranks.size
@@ -308,10 +329,14 @@ def _loop(
 
     def store_if_due(at_end: bool) -> None:
         nonlocal last
-        if folder is not None and (at_end if every == "epoch" else time.monotonic() - last >= every):
+        due = folder is not None and (at_end if every == "epoch" else time.monotonic() - last >= every)
+        if due if shards is None else shards.agreed(due):
             run.nll = float(run.nll)
             require_finite(run, trainer, run.nll)
-            store(folder, run, generator, settings, size)
+            if shards is not None:
+                shards.store(run, generator)
+            elif folder is not None:
+                store(folder, run, generator, settings, size)
             last = time.monotonic()
 
     shown = verbose and sys.stderr.isatty()
@@ -349,7 +374,8 @@ def _loop(
                 require_finite(run, trainer)
             require_held(run, plan)
             if split is not None:
-                require_same_state(run.state, split.ranks)
+                common = flatten(run.state) if shards is None else shards.trainer.tensors.common(run.state)
+                require_same_tensors(common, int(run.state.step), split.ranks)
             close_epoch(run, plan, held_out, None if info is None else info.temperature)
             report(run.history[-1])
             callbacks.epoch(run.history)
@@ -395,7 +421,7 @@ def close_epoch(run: Progressing, plan: Plan, held_out: ValidationRows | None, t
     trainer, prepared, settings = plan.trainer, plan.prepared, plan.settings
     looks = (run.epoch + 1) % math.ceil(LOOK_STEPS / settings["batches"]) == 0 or run.epoch + 1 == settings["epochs"]
     entry = {"epoch": float(run.epoch + 1), "nll": run.nll / max(1, run.batch)}
-    kl = trainer.source(run.state).kl() if looks else None
+    kl = trainer.kl(run.state) if looks else None
     if kl is not None:
         entry["kl"] = float(kl)
     if temperature is not None:

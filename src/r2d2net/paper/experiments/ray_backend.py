@@ -8,10 +8,6 @@ start, since its checkpoints were on its node. Every node needs r2d2net and, und
 
 from __future__ import annotations
 
-import logging
-import os
-import re
-import socket
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,12 +16,11 @@ from typing import Any, NamedTuple
 
 import torch
 
-from r2d2net.errors import ParameterError, RankError
+from r2d2net.errors import RankError
 from r2d2net.files import replace_when_written
 from r2d2net.paper.experiments.cell_job import compute_and_log
 from r2d2net.paper.experiments.grid import Cell, Compute, Grid
-
-SECONDS = 10.0  # within which a cluster must answer
+from r2d2net.run.ray_cluster import SECONDS, connected, require_alive
 
 
 class Answer(NamedTuple):
@@ -35,15 +30,6 @@ class Answer(NamedTuple):
     result: bytes | None  # the result file
     log: bytes
     left: dict[str, bytes]  # shared files by name
-
-
-def _ray() -> Any:
-    try:
-        import ray
-    except ImportError as error:
-        fix = "pip install 'r2d2net[ray]'"
-        raise ParameterError("needs ray", argument="backend", value="ray", fix=fix) from error
-    return ray
 
 
 @contextmanager
@@ -61,26 +47,7 @@ def ray_tasks(address: str | None, workers: int | None, *, gpus: bool = False) -
     Raises:
         ParameterError: Ray is not installed, or there is no cluster at the address.
     """
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # a library must not have its users reported
-    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # a task without a GPU leaves devices as they are
-    ray = _ray()
-    options: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR, "configure_logging": False}
-    if address is None:
-        options |= {"address": "local", "num_cpus": workers, "include_dashboard": False}
-    else:
-        options |= {"address": address}
-    try:
-        if address is not None and (where := re.fullmatch(r"(?:ray://)?(.+):(\d+)", address)):
-            # Ray itself keeps trying for minutes
-            socket.create_connection((where[1], int(where[2])), timeout=SECONDS).close()
-        ray.init(**options)
-    except (OSError, ValueError, OverflowError, RuntimeError, ray.exceptions.RayError) as error:
-        reason = " ".join(str(error).split())[:200]
-        fix = "give the address of a running cluster"
-        if address is None:
-            raise ParameterError(f"a Ray of this machine cannot be used ({reason})", fix=fix) from error
-        raise ParameterError(f"cannot be used ({reason})", argument="address", value=address, fix=fix) from error
-    try:
+    with connected(address, workers, "backend") as ray:
         resources = ray.cluster_resources()
         gpu_count = int(resources.get("GPU", 0)) if gpus else 0
         usual = gpu_count or int(resources.get("CPU", 1))
@@ -89,8 +56,6 @@ def ray_tasks(address: str | None, workers: int | None, *, gpus: bool = False) -
             yield backend
         finally:
             backend.cancel()
-    finally:
-        ray.shutdown()
 
 
 class RayTasks:
@@ -116,16 +81,12 @@ class RayTasks:
         return [(cell.key, keep(grid, cell, _answer(self._ray, references[0])))]
 
     def _require_alive(self) -> None:
-        """Raise a `RankError` if a system process of the Ray that was started here has died.
-
-        Ray itself goes on without tasks when its raylet dies, and ends this process a minute after its store.
-        """
-        node = getattr(getattr(self._ray, "_private", None), "worker", None)
-        node = getattr(node, "_global_node", None)
-        dead = [] if node is None else [name for name, _ in node.dead_processes()]
-        if dead:
+        """Raise a `RankError` if a system process of the Ray that was started here has died."""
+        try:
+            require_alive(self._ray, "run the command again: cells done are kept")
+        except RankError:
             self._running.clear()  # nobody is left who could be asked to stop them
-            raise RankError(f"{dead[0]}, a process of Ray, has ended", fix="run the command again: cells done are kept")
+            raise
 
     def cancel(self) -> None:
         """Stop all tasks that are running."""
