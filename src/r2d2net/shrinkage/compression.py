@@ -188,7 +188,7 @@ def compress(
     posteriors: list[Posterior[Any]] = [whole]
     least = rounds[0].log_density - rounds[0].standard_error
     size = default_batch_size(len(rows[1])) if batch_size is None else batch_size
-    refit = CAVI(lr=_step(refit_epochs * math.ceil(len(rows[1]) / size)) if lr is None else lr, warm_up=0.0)
+    refit = CAVI(lr=refit_step(refit_epochs * math.ceil(len(rows[1]) / size)) if lr is None else lr, warm_up=0.0)
     small: Posterior[Any]
     for number, level in enumerate(_schedule(cut, target, thresholds, total), 1):
         last = posteriors[-1]
@@ -217,8 +217,15 @@ def compress(
     return Compressed(posteriors[chosen], tuple(rounds), chosen, whole)
 
 
-def _step(steps: int) -> float:
-    """Return the largest step of a refit of so many steps."""
+def refit_step(steps: int) -> float:
+    """Choose the largest step of a refit: what a short run of a new network needs is too large for a trained one.
+
+    Args:
+        steps: Number of steps of the refit.
+
+    Returns:
+        The step, as a share of He's deviation.
+    """
     return max(LEAST_STEP, STEP * min(1.0, (FEW_STEPS / steps) ** (2 / 3)))
 
 
