@@ -116,11 +116,17 @@ class Pruned(Method):
 
         Returns:
             The algorithm; scales start anew, as their prior may be another.
+
+        Raises:
+            ParameterError: If the posterior is of stored draws, which no training goes on from.
         """
         source = posterior.source
         state = source.state if isinstance(source, PrunedDraws) else None
         if state is None:
             state = PrunedState(torch.ones(source.model.size, dtype=torch.bool), source.state)
+        if not hasattr(state.inner, "mean"):
+            problem, fix = "holds draws, from which no training goes on", "fit the model by svgi, cavi or map"
+            raise ParameterError(problem, argument="posterior", fix=fix)
         method = cls(algorithm=algorithm)
         object.__setattr__(method, "start", state)  # frozen
         return method
