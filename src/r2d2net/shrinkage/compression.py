@@ -35,10 +35,11 @@ from r2d2net.posterior import Posterior
 from r2d2net.prediction import PredictionT
 from r2d2net.run.batches import default_batch_size, mix, take
 from r2d2net.run.fit import fit
+from r2d2net.shrinkage.network_units import CONVOLUTIONS, LINEAR
 from r2d2net.shrinkage.pruned import Pruned
 from r2d2net.shrinkage.pruning import prune, require_rows, standing
 from r2d2net.shrinkage.pruning_curve import left_of
-from r2d2net.shrinkage.smaller_network import SmallerNetwork, plain_network, weights_of
+from r2d2net.shrinkage.smaller_network import LayerUnits, SmallerNetwork, plain_network, weights_of
 from r2d2net.shrinkage.units import remove_units
 
 THRESHOLDS = (0.5, 2.0, 6.0, 15.0, 40.0, 100.0, 250.0)  # nats of a round
@@ -101,7 +102,7 @@ class Compressed(Generic[PredictionT]):
         Returns:
             The smaller network beside the whole one.
         """
-        return SmallerNetwork(self.net, self.posterior, (), None, (), self.whole)
+        return SmallerNetwork(self.net, self.posterior, _layers(self.whole, self.posterior), None, (), self.whole)
 
     def __str__(self) -> str:
         def text(cell: float) -> str:
@@ -215,6 +216,16 @@ def compress(
                 f"{reached:.3g} times fewer weights in the last round, not {target:g}", PruningWarning, stacklevel=2
             )
     return Compressed(posteriors[chosen], tuple(rounds), chosen, whole)
+
+
+def _layers(whole: Posterior[Any], small: Posterior[Any]) -> tuple[LayerUnits, ...]:
+    """Return the units of linear layers and convolutions before and after."""
+    modules = dict(whole.model.net.named_modules()), dict(small.model.net.named_modules())
+    return tuple(
+        LayerUnits(name, *(int(own[name].weight.shape[0]) for own in modules))  # type: ignore[arg-type]
+        for name, module in modules[0].items()
+        if isinstance(module, (*LINEAR, *CONVOLUTIONS))
+    )
 
 
 def refit_step(steps: int) -> float:
