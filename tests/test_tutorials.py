@@ -64,6 +64,20 @@ def test_ood_digits(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+def test_smaller_network(tmp_path: Path) -> None:
+    text = printed("smaller_network", tmp_path)
+    # The seed of the page gave 14.7 times fewer weights, 5 wrong before and 9 after, 10 in 5.5 bits a weight.
+    (ratio,) = figures(text, r"weights of 7840, ([\d.]+) times fewer")
+    assert ratio > 5
+    before, after = figures(text, r"wrong of 400 digits: (\d+) before, (\d+) after")
+    assert before < 16
+    assert after < before + 12  # three standard errors of 16
+    bits, wrong = figures(text, r"([\d.]+) bits a weight: (\d+) wrong")
+    assert bits < 9
+    assert wrong < after + 8
+
+
+@pytest.mark.slow
 def test_transformer(tmp_path: Path) -> None:
     text = printed("transformer", tmp_path)
     # Seeds 0 to 3: right .74 to .80 and NLL .81 to 1.63 before, .84 to .87 and .39 to .43 after.

@@ -33,7 +33,7 @@ def test_the_fixed_point_is_stationary(prior: Horseshoe | HorseshoePlus) -> None
 
     def bound(values: list[torch.Tensor]) -> torch.Tensor:
         gammas = [Gamma(a.exp(), r.exp()) for a, r in zip(values[::2], values[1::2], strict=True)]
-        return HalfCauchyFactors(factors.scales, gammas[:count], gammas[count:], factors._b).bound(MOMENTS)
+        return HalfCauchyFactors(factors.scales, gammas[:count], gammas[count:], factors._free).bound(MOMENTS)
 
     best = bound(parameters)
     for gradient in torch.autograd.grad(best, parameters):
@@ -52,7 +52,8 @@ def test_kl_and_log_variance_against_monte_carlo(prior: Horseshoe | HorseshoePlu
     draws = 100_000
     log_ratio = torch.zeros(draws, dtype=MOMENTS.dtype)
     log_variance = torch.zeros(draws, *MOMENTS.shape, dtype=MOMENTS.dtype)
-    for q, q_auxiliary, b in zip(factors.precisions, factors.auxiliaries, factors._b, strict=True):
+    medians = [own.b for own in factors._free]
+    for q, q_auxiliary, b in zip(factors.precisions, factors.auxiliaries, medians, strict=True):
         x, a = (
             standard_gamma(g.concentration.expand(draws, *g.batch_shape), generator) / g.rate for g in (q, q_auxiliary)
         )

@@ -41,6 +41,8 @@ def test_units_go_as_far_as_validation_rows_allow(whole: Any) -> None:
     assert sum(p.numel() for n, p in found.net.named_parameters() if n.endswith("weight")) == last.dense
     assert str(found).splitlines()[found.chosen + 1].endswith("<")
     assert str(found.smaller()).startswith("SmallerNetwork(")
+    (hidden, out) = found.smaller().layers
+    assert (hidden.before, hidden.after, out.after) == (12, found.net[0].out_features, 1)
     assert found.smaller().measure(rows()[0], repeats=1)[0].before == 97
 
 

@@ -144,6 +144,8 @@ def test_stored_draws_have_an_snr_and_no_nats() -> None:
     assert pruned.source.available == posterior.source.available
     with pytest.raises(ParameterError, match="needs a mean-field posterior"):
         prune(posterior, threshold=0.5)
+    with pytest.raises(ParameterError, match="posterior holds draws, from which no training goes on: fit the model by"):
+        rn.shrinkage.compress(posterior, (x, y), 3, cut="weights")
     point = rn.fit(rn.BayesianModel(nn.Linear(6, 1), rn.priors.Gaussian()), (x, y), "map", epochs=5, verbose=False)
     assert int((prune(point, weights=2, score="magnitude").mean()[:6] != 0).sum()) == 2
     with pytest.raises(ParameterError, match="use score='magnitude'"):

@@ -175,8 +175,10 @@ def test_stored_draws_are_cut_draw_by_draw() -> None:
     old, new = posterior.source.state.weights, smaller.posterior.source.state.weights
     assert set(new[0, 0].tolist()) <= set(old[0, 0].tolist())
     chains = rn.fit(rn.BayesianModel(net), (x, y), "mclmc", epochs=3, verbose=False)
-    with pytest.raises(ParameterError, match="several solutions"):
-        remove_units(chains, x, keep={"0": 3}, score="magnitude")
+    line = r"posterior=Collection is of several solutions .* are no network: fit the model by svgi or cavi"
+    for cut in (lambda: remove_units(chains, x, keep={"0": 3}, score="magnitude"), lambda: prune(chains, ratio=2)):
+        with pytest.raises(ParameterError, match=line):
+            cut()
 
 
 def test_embeddings_lose_dimensions() -> None:
@@ -276,3 +278,69 @@ def test_the_check_notices_a_wrong_cut(fitted: Any, monkeypatch: pytest.MonkeyPa
     with pytest.raises(ParameterError, match="computes something else with fewer units"):
         remove_units(fitted, numbers()[0], keep={"0": 4})
     assert plain_network(fitted)(torch.zeros(1, 6)).shape == (1, 1)
+
+
+class Attentive(nn.Module):
+    """Attention without an encoder layer around it; its weights are used on request."""
+
+    def __init__(self, *, uses_weights: bool = False) -> None:
+        super().__init__()
+        self.attention = nn.MultiheadAttention(8, 4, batch_first=True)
+        self.head, self.uses_weights = nn.Linear(8, 1), uses_weights
+
+    def forward(self, x: Tensor) -> Tensor:
+        out, weights = self.attention(x, x, x)
+        out = self.head(out.mean(1))
+        return out + weights.mean((1, 2)).unsqueeze(1) if self.uses_weights else out
+
+
+def encoder(layers: int = 2) -> nn.Module:
+    layer = nn.TransformerEncoderLayer(8, 4, 12, dropout=0.0, batch_first=True)
+    body = nn.TransformerEncoder(layer, layers, enable_nested_tensor=False)
+    return nn.Sequential(body, nn.Flatten(), nn.Linear(5 * 8, 1))
+
+
+def sentences(n: int = 60) -> tuple[Tensor, Tensor]:
+    x = torch.randn(n, 5, 8, generator=torch.Generator().manual_seed(0))
+    return x, x[:, 0, 0]
+
+
+@pytest.mark.parametrize("draws", ["cavi", "sghmc"])
+def test_heads_and_hidden_units_of_an_encoder_go(draws: str, tmp_path: Any) -> None:
+    x, y = sentences()
+    epochs = 3 if draws == "cavi" else 40
+    posterior = rn.fit(rn.BayesianModel(encoder()), (x, y), draws, epochs=epochs, verbose=False)
+    score: Any = "saliency" if draws == "cavi" else "magnitude"
+    keep = {"0.layers.0.self_attn": 1, "0.layers.1.self_attn": 3, "0.layers.0.linear1": 5}
+    smaller = remove_units(posterior, x, keep=keep, score=score)
+    shapes = {name: tuple(p.shape) for name, p in smaller.net.named_parameters()}
+    assert shapes["0.layers.0.self_attn.in_proj_weight"] == (6, 8)
+    assert shapes["0.layers.0.self_attn.out_proj.weight"] == (8, 2)
+    assert shapes["0.layers.1.self_attn.in_proj_bias"] == (18,)
+    assert shapes["0.layers.0.linear2.weight"] == (8, 5)
+    assert smaller.posterior.predict(x[:7]).mean.shape == (7,)
+    if draws == "cavi":
+        again = remove_units(smaller.posterior, x, keep={"0.layers.1.self_attn": 2})
+        again.save(tmp_path)
+        loaded = load_smaller(tmp_path, encoder())
+        assert torch.equal(loaded.predict(x).samples, again.posterior.predict(x).samples)
+
+
+def test_a_head_whose_values_say_nothing_goes() -> None:
+    x, y = sentences()
+    posterior = rn.fit(rn.BayesianModel(Attentive()), (x, y), "cavi", epochs=2, verbose=False)
+    state = posterior.source.state
+    slots = {slot.name: slot for slot in posterior.model.bayesian}
+    slots["attention.in_proj_weight"].of(state.mean)[16 + 2 : 16 + 4] = 0.0  # values of the second head
+    found = remove_units(posterior, x, keep={"attention": 3})
+    kept = found.net.attention.in_proj_weight
+    whole = plain_network(posterior).attention.in_proj_weight
+    rows = torch.tensor([0, 1, 4, 5, 6, 7])
+    torch.testing.assert_close(kept, whole[torch.cat([rows, 8 + rows, 16 + rows])])
+
+
+def test_attention_that_cannot_be_cut_is_kept_and_said() -> None:
+    x, y = sentences()
+    posterior = rn.fit(rn.BayesianModel(Attentive(uses_weights=True)), (x, y), "cavi", epochs=1, verbose=False)
+    with pytest.raises(ParameterError, match=r"4 units of 'attention' stay \(attention whose weights are used\)"):
+        remove_units(posterior, x, keep={"attention": 2})

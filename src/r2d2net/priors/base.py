@@ -131,6 +131,22 @@ class ScaleMixturePrior(ABC, Generic[ScalesT]):
         """
         return self
 
+    def kept(self, keep: Tensor) -> ScaleMixturePrior[ScalesT]:
+        """Return the prior of the weights of a layer that are left when the others are zero for good.
+
+        They are a layer of one dimension, ``w[keep]``, and so are those of the scales that have a weight left. A weight
+        that is gone is no observation of the scales that it shared: counts and sums are over those that are left. By
+        default it is the prior itself, whose scales are of single weights and of the whole layer; a prior of groups
+        defines its own.
+
+        Args:
+            keep: Which weights are left, a boolean tensor in the shape of the layer.
+
+        Returns:
+            The prior of the layer of the weights that are left.
+        """
+        return self
+
     def require_layer(self, name: str, shape: Shape) -> None:
         """Refuse a parameter that cannot have the prior; by default none.
 

@@ -17,6 +17,7 @@ In coordinate ascent w^2 is replaced by E w^2, 1 / psi and 1 / T by their means,
 
 from __future__ import annotations
 
+import copy
 import math
 from typing import NamedTuple
 
@@ -46,7 +47,7 @@ from r2d2net.priors.base import (
     squared,
 )
 from r2d2net.priors.r2d2 import R2D2
-from r2d2net.priors.weight_groups import Groups, groups_parameter, shape_of_groups
+from r2d2net.priors.weight_groups import Groups, Sharing, groups_parameter, shape_of_groups
 
 
 class GroupR2D2Scales(NamedTuple):
@@ -83,6 +84,17 @@ class GroupR2D2(ContinuousScalePrior[GroupR2D2Scales]):
         self.a_pi, self.b = shape_parameter("a_pi", a_pi), shape_parameter("b", b)
         self.sigma0 = scale_parameter("sigma0", sigma0)
         self.groups = groups_parameter(groups)
+        self._sharing = Sharing()
+
+    def kept(self, keep: Tensor) -> GroupR2D2:
+        prior = copy.copy(self)
+        prior._sharing = Sharing.of_kept(keep, shape_of_groups(keep.shape, (), self.groups))
+        return prior
+
+    def _group_shape(self, shape: Shape, layers: Shape) -> tuple[int, ...]:
+        """Return the shape of T, given those of the weights and of the scales of layers."""
+        is_broadcast = self._sharing.numbers is None
+        return shape_of_groups(shape, layers, self.groups) if is_broadcast else self._sharing.shape(shape)
 
     def init_scales(
         self,
@@ -94,7 +106,7 @@ class GroupR2D2(ContinuousScalePrior[GroupR2D2Scales]):
         device: torch.device | str | None = None,
     ) -> GroupR2D2Scales:
         require_groups(shape, groups)
-        shapes = (shape, shape_of_groups(shape, groups, self.groups), groups)
+        shapes = (shape, self._group_shape(shape, groups), groups)
         local, grouped, shared = (torch.ones(tuple(s), dtype=dtype, device=device) for s in shapes)
         xi = standard_gamma(self.b * shared, generator)
         t = positive_finite(standard_gamma(self.a_pi * grouped, generator) / xi)
@@ -102,7 +114,7 @@ class GroupR2D2(ContinuousScalePrior[GroupR2D2Scales]):
         return GroupR2D2Scales(t, psi, positive_finite(xi))
 
     def variance(self, scales: GroupR2D2Scales) -> Tensor:
-        return positive_finite((self.sigma0**2 / 2 * scales.psi) * scales.T)
+        return positive_finite((self.sigma0**2 / 2 * scales.psi) * self._sharing.spread(scales.T))
 
     def log_prob(self, w: Tensor) -> Tensor:
         return R2D2(self.a_pi, self.b, self.sigma0).log_prob(w)
@@ -139,20 +151,21 @@ class GroupR2D2(ContinuousScalePrior[GroupR2D2Scales]):
         psi = ReciprocalInverseGaussian(*self._psi_conditional(square, scales.T))
         point = scales._replace(psi=positive_finite(torch.sqrt(psi.chi)))  # 1 / E[1 / psi]
         t = self._t_conditional(square, point)
-        mean, mean_inverse = gig_moments(*t)
+        mean, mean_inverse = _moments(*t)
         xi = self._xi_conditional(positive_finite(mean).to(square.dtype), scales)
         point = point._replace(T=positive_finite((1 / mean_inverse).to(square.dtype)), xi=positive_finite(xi.mean))
         return GroupR2D2Factors(self, point, psi, t, xi)
 
-    def _t_conditional(self, square: Tensor, scales: GroupR2D2Scales) -> tuple[Tensor, Tensor, float]:
+    def _t_conditional(self, square: Tensor, scales: GroupR2D2Scales) -> tuple[Tensor, Tensor, float | Tensor]:
         """(chi, rho, lam) of T | w, psi, xi in float64; ``square`` is (w / sigma0)^2."""
-        chi = positive_finite(positive_finite(2 * square / scales.psi).to(torch.float64).sum_to_size(scales.T.shape))
-        members = square.numel() / max(1, scales.T.numel())
+        each = positive_finite(2 * square / scales.psi).to(torch.float64)
+        chi = positive_finite(self._sharing.total(each, scales.T))
+        members = self._sharing.members(each, scales.T)
         return chi, positive_finite(2 * scales.xi).to(torch.float64), self.a_pi - members / 2
 
     def _psi_conditional(self, square: Tensor, t: Tensor) -> tuple[Tensor, float]:
         """(chi, rho) of psi | w, T."""
-        return positive_finite(2 * square / t), 1.0
+        return positive_finite(2 * square / self._sharing.spread(t)), 1.0
 
     def _xi_conditional(self, t: Tensor, scales: GroupR2D2Scales) -> Gamma:
         """xi | T; in coordinate ascent ``t`` is E T."""
@@ -171,7 +184,16 @@ class GroupR2D2(ContinuousScalePrior[GroupR2D2Scales]):
         return local + log_gamma_density(u["log_xi"], self.b).sum()
 
     def log_variance(self, u: dict[str, Tensor]) -> Tensor:
-        return math.log(self.sigma0**2 / 2) + u["log_psi"] + u["log_g"] - u["log_xi"]
+        log_g = self._sharing.spread(u["log_g"])
+        return math.log(self.sigma0**2 / 2) + u["log_psi"] + log_g - u["log_xi"]
+
+
+def _moments(chi: Tensor, rho: Tensor, lam: float | Tensor) -> tuple[Tensor, Tensor]:
+    """Return E T and E 1/T; groups of one size have one order, for which there is a table."""
+    if isinstance(lam, float):
+        return gig_moments(chi, rho, lam)
+    law = GeneralizedInverseGaussian(chi, rho, lam)
+    return law.mean, law.mean_inverse
 
 
 class GroupR2D2Factors(Factors[GroupR2D2Scales]):
@@ -182,7 +204,7 @@ class GroupR2D2Factors(Factors[GroupR2D2Scales]):
         prior: GroupR2D2,
         scales: GroupR2D2Scales,
         psi: ReciprocalInverseGaussian,
-        t: tuple[Tensor, Tensor, float],
+        t: tuple[Tensor, Tensor, float | Tensor],
         xi: Gamma,
     ) -> None:
         self._prior, self._scales, self._t = prior, scales, t
@@ -203,7 +225,7 @@ class GroupR2D2Factors(Factors[GroupR2D2Scales]):
 
     def log_variance(self) -> Tensor:
         log_t = self.T.mean_log.to(self.psi.chi.dtype)
-        return math.log(self._prior.sigma0**2 / 2) + self.psi.mean_log + log_t
+        return math.log(self._prior.sigma0**2 / 2) + self.psi.mean_log + self._prior._sharing.spread(log_t)
 
     def kl(self) -> Tensor:
         like = self.psi.chi

@@ -18,6 +18,7 @@ auxiliary eta_g ~ Gamma(p_g a_pi_g - a_g, W_g) all conditionals are those of R2D
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from numbers import Real
@@ -157,6 +158,19 @@ class GroupedR2D2(ContinuousScalePrior[R2D2Scales]):
             raise ParameterError(problem, argument="prior", value=self, fix=fix)
         for _ in self._in_layer(shape):
             pass
+
+    def kept(self, keep: Tensor) -> GroupedR2D2:
+        prior, column_of = copy.copy(self), torch.arange(keep.shape[-1], device=keep.device).expand(keep.shape)[keep]
+        own = [torch.nonzero(torch.isin(column_of.cpu(), part.columns)).reshape(-1) for part in self.parts]
+        left = [k for k, places in enumerate(own) if len(places)]  # groups without weights say nothing of xi
+        names = list(self.groups)
+        prior.groups = {names[k]: own[k].tolist() for k in left}
+        prior.parts = tuple(self.parts[k]._replace(columns=own[k]) for k in left)
+        prior._a = [self._a[k] for k in left]
+        prior._count = len(column_of)
+        for _ in prior._in_layer((len(column_of),)):
+            pass  # refuses groups with too few weights
+        return prior
 
     def _in_layer(self, shape: Shape, shared: int = 1) -> Iterator[tuple[Part, float]]:
         """Iterate over groups and the number of their weights for each global scale, in a layer of this shape."""

@@ -16,9 +16,10 @@ rate / shape = 1 / E[1/x^2].
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Callable, Iterable, Sequence
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple, Self, TypeVar
 
 import torch
 from torch import Tensor
@@ -35,10 +36,10 @@ from r2d2net.priors.base import (
     squared,
 )
 from r2d2net.priors.scale_quadrature import NORMAL, log_scale_mixture
-from r2d2net.priors.weight_groups import Groups, shape_of_groups
+from r2d2net.priors.weight_groups import Groups, Sharing, shape_of_groups
 
 ScalesT = TypeVar("ScalesT", bound=NamedTuple)
-Update = Callable[[float, Tensor], Tensor]  # (shape, rate) of an inverse gamma -> the variable's new value
+Update = Callable[[float | Tensor, Tensor], Tensor]  # (shape, rate) of an inverse gamma -> the variable's new value
 
 
 class HalfCauchyScale(NamedTuple):
@@ -50,9 +51,18 @@ class HalfCauchyScale(NamedTuple):
     b: float | None
     is_global: bool
     groups: Groups | None = None
+    sharing: Sharing = Sharing()
+
+    def kept(self, keep: Tensor) -> HalfCauchyScale:
+        """Return the factor of a layer without some of its weights (see `ScaleMixturePrior.kept`)."""
+        if self.groups is None:
+            return self
+        return self._replace(sharing=Sharing.of_kept(keep, self.shape(keep.shape, ())))
 
     def shape(self, weights: Shape, layers: Shape) -> tuple[int, ...]:
         """Return the shape of the factor, given those of the weights and of the scales of layers."""
+        if self.sharing.numbers is not None:
+            return self.sharing.shape(weights)
         if self.groups is not None:
             return shape_of_groups(weights, layers, self.groups)
         return tuple(layers if self.is_global else weights)
@@ -75,6 +85,15 @@ class HalfCauchyProduct(ContinuousScalePrior[ScalesT]):
         """Places and medians of the factors that are not fixed."""
         return [(k, factor.b) for k, factor in enumerate(self._factors) if factor.b is not None]
 
+    def kept(self, keep: Tensor) -> Self:
+        prior = copy.copy(self)
+        prior._factors = tuple(factor.kept(keep) for factor in self._factors)
+        return prior
+
+    def _spread(self, values: Iterable[Tensor]) -> list[Tensor]:
+        """Return the values of all factors for each weight."""
+        return [factor.sharing.spread(value) for factor, value in zip(self._factors, values, strict=True)]
+
     def init_scales(
         self,
         shape: Shape,
@@ -96,7 +115,7 @@ class HalfCauchyProduct(ContinuousScalePrior[ScalesT]):
         return self._make_scales(values)
 
     def variance(self, scales: ScalesT) -> Tensor:
-        return _product(list(scales)[::2])
+        return _product(self._spread(list(scales)[::2]))
 
     def log_prob(self, w: Tensor) -> Tensor:
         free = [factor.b for factor in self._factors if factor.b is not None]
@@ -108,7 +127,7 @@ class HalfCauchyProduct(ContinuousScalePrior[ScalesT]):
         return self._sweep(squared(w), scales, lambda shape, rate: draw_inverse_gamma(shape, rate, generator))
 
     def gibbs_reversed(self, w: Tensor, scales: ScalesT, generator: torch.Generator | None = None) -> ScalesT:
-        def draw(shape: float, rate: Tensor) -> Tensor:
+        def draw(shape: float | Tensor, rate: Tensor) -> Tensor:
             return draw_inverse_gamma(shape, rate, generator)
 
         return self._sweep(squared(w), scales, draw, backwards=True)
@@ -116,13 +135,13 @@ class HalfCauchyProduct(ContinuousScalePrior[ScalesT]):
     def cavi(self, second_moment: Tensor, scales: ScalesT) -> HalfCauchyFactors[ScalesT]:
         precisions: list[Gamma] = []
 
-        def update(shape: float, rate: Tensor) -> Tensor:
+        def update(shape: float | Tensor, rate: Tensor) -> Tensor:
             precisions.append(Gamma(shape, rate, validate_args=False))
             return positive_finite(rate / shape)
 
         scales = self._sweep(finite_square(second_moment), scales, update)
-        scale_parameters = [factor.b for factor in self._factors if factor.b is not None]
-        return HalfCauchyFactors(scales, precisions[::2], precisions[1::2], scale_parameters)
+        free = [factor for factor in self._factors if factor.b is not None]
+        return HalfCauchyFactors(scales, precisions[::2], precisions[1::2], free)
 
     def unconstrained(self, scales: ScalesT) -> dict[str, Tensor]:
         """Logs of the free x_k; their auxiliary variables are integrated out."""
@@ -135,7 +154,7 @@ class HalfCauchyProduct(ContinuousScalePrior[ScalesT]):
         return sum(parts[1:], parts[0])
 
     def log_variance(self, u: dict[str, Tensor]) -> Tensor:
-        logs = [u[f"log_x{k}"] for k, _ in self._free]  # a local one first
+        logs = [self._factors[k].sharing.spread(u[f"log_x{k}"]) for k, _ in self._free]  # a local one first
         return 2 * sum(logs[1:], logs[0])
 
     def _sweep(self, square: Tensor, scales: ScalesT, update: Update, *, backwards: bool = False) -> ScalesT:
@@ -143,11 +162,10 @@ class HalfCauchyProduct(ContinuousScalePrior[ScalesT]):
         variances, auxiliaries = list(scales)[::2], list(scales)[1::2]
 
         def visit_variance(k: int, b: float) -> None:
-            shape = variances[k].shape
-            sharing = square.numel() / max(1, variances[k].numel())
-            others = _product(variances[:k] + variances[k + 1 :])
-            rate = 1 / auxiliaries[k] + (square / 2 / others).sum_to_size(shape)
-            variances[k] = update((sharing + 1) / 2, positive_finite(rate))
+            own, each = self._factors[k].sharing, self._spread(variances)
+            others = _product(each[:k] + each[k + 1 :])
+            rate = 1 / auxiliaries[k] + own.total(square / 2 / others, variances[k])
+            variances[k] = update((own.members(square, variances[k]) + 1) / 2, positive_finite(rate))
 
         def visit_auxiliary(k: int, b: float) -> None:
             auxiliaries[k] = update(1.0, positive_finite(1 / variances[k] + 1 / b**2))
@@ -163,12 +181,16 @@ class HalfCauchyFactors(Factors[ScalesT]):
     """Independent gamma factors for the reciprocals 1/x^2 and 1/a of every free scale."""
 
     def __init__(
-        self, scales: ScalesT, precisions: Sequence[Gamma], auxiliaries: Sequence[Gamma], b: Sequence[float]
+        self,
+        scales: ScalesT,
+        precisions: Sequence[Gamma],
+        auxiliaries: Sequence[Gamma],
+        factors: Sequence[HalfCauchyScale],
     ) -> None:
         self._scales = scales
         self.precisions = tuple(precisions)  # q(1/x_k^2)
         self.auxiliaries = tuple(auxiliaries)  # q(1/a_k)
-        self._b = tuple(b)
+        self._free = tuple(factors)
 
     @property
     def scales(self) -> ScalesT:
@@ -176,26 +198,32 @@ class HalfCauchyFactors(Factors[ScalesT]):
 
     @property
     def precision(self) -> Tensor:
-        return 1 / _product([1 / q.mean for q in self.precisions])
+        return 1 / _product([own.sharing.spread(1 / q.mean) for own, q in self._each()])
+
+    def _each(self) -> Iterable[tuple[HalfCauchyScale, Gamma]]:
+        return zip(self._free, self.precisions, strict=True)
 
     def log_variance(self) -> Tensor:
-        terms = [-gamma_mean_log(q) for q in self.precisions]
+        terms = [own.sharing.spread(-gamma_mean_log(q)) for own, q in self._each()]
         return sum(terms[1:], terms[0])
 
     def kl(self) -> Tensor:
         total = self.precisions[0].rate.new_zeros(())
-        for precision, auxiliary, b in zip(self.precisions, self.auxiliaries, self._b, strict=True):
+        for (factor, precision), auxiliary in zip(self._each(), self.auxiliaries, strict=True):
             # 1/x^2 | a ~ Gamma(1/2, 1/a) has a random rate, 1/a ~ Gamma(1/2, 1/b^2) a known one
             link = kl_gamma_random_rate(precision, 0.5, auxiliary.mean, gamma_mean_log(auxiliary))
-            known = auxiliary.rate.new_tensor(b**-2)
+            assert factor.b is not None
+            known = auxiliary.rate.new_tensor(factor.b**-2)
             root = kl_gamma_random_rate(auxiliary, 0.5, known, known.log())
             total = total + link.sum() + root.sum()
         return total
 
 
-def draw_inverse_gamma(shape: float, rate: Tensor, generator: torch.Generator | None) -> Tensor:
+def draw_inverse_gamma(shape: float | Tensor, rate: Tensor, generator: torch.Generator | None) -> Tensor:
     """Draw one value for each rate; the common shape 1 needs no gamma sampler."""
-    if shape == 1:
+    if isinstance(shape, torch.Tensor):
+        gamma = standard_gamma(shape.to(rate.dtype).expand(rate.shape), generator)
+    elif shape == 1:
         gamma = torch.empty_like(rate).exponential_(generator=generator)
     else:
         gamma = standard_gamma(torch.full_like(rate, shape), generator)

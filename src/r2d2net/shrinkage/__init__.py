@@ -8,6 +8,7 @@ from r2d2net.shrinkage.partial_dependence import PartialDependence, partial_depe
 from r2d2net.shrinkage.pruned import Pruned
 from r2d2net.shrinkage.pruning import prune
 from r2d2net.shrinkage.pruning_curve import PruningCurve, pruning_curve
+from r2d2net.shrinkage.quantisation import Quantised, load_quantised, quantise
 from r2d2net.shrinkage.relevance import Relevance, input_relevance
 from r2d2net.shrinkage.selection import Selection, select
 from r2d2net.shrinkage.smaller_network import SmallerNetwork, load_smaller
@@ -20,6 +21,7 @@ __all__ = [
     "PartialDependence",
     "Pruned",
     "PruningCurve",
+    "Quantised",
     "Relevance",
     "Selection",
     "SmallerNetwork",
@@ -28,10 +30,12 @@ __all__ = [
     "effective_weights",
     "input_relevance",
     "interactions",
+    "load_quantised",
     "load_smaller",
     "partial_dependence",
     "prune",
     "pruning_curve",
+    "quantise",
     "remove_units",
     "select",
 ]

@@ -35,10 +35,11 @@ from r2d2net.posterior import Posterior
 from r2d2net.prediction import PredictionT
 from r2d2net.run.batches import default_batch_size, mix, take
 from r2d2net.run.fit import fit
+from r2d2net.shrinkage.network_units import CONVOLUTIONS, LINEAR
 from r2d2net.shrinkage.pruned import Pruned
 from r2d2net.shrinkage.pruning import prune, require_rows, standing
 from r2d2net.shrinkage.pruning_curve import left_of
-from r2d2net.shrinkage.smaller_network import SmallerNetwork, plain_network, weights_of
+from r2d2net.shrinkage.smaller_network import LayerUnits, SmallerNetwork, plain_network, weights_of
 from r2d2net.shrinkage.units import remove_units
 
 THRESHOLDS = (0.5, 2.0, 6.0, 15.0, 40.0, 100.0, 250.0)  # nats of a round
@@ -101,7 +102,7 @@ class Compressed(Generic[PredictionT]):
         Returns:
             The smaller network beside the whole one.
         """
-        return SmallerNetwork(self.net, self.posterior, (), None, (), self.whole)
+        return SmallerNetwork(self.net, self.posterior, _layers(self.whole, self.posterior), None, (), self.whole)
 
     def __str__(self) -> str:
         def text(cell: float) -> str:
@@ -188,7 +189,7 @@ def compress(
     posteriors: list[Posterior[Any]] = [whole]
     least = rounds[0].log_density - rounds[0].standard_error
     size = default_batch_size(len(rows[1])) if batch_size is None else batch_size
-    refit = CAVI(lr=_step(refit_epochs * math.ceil(len(rows[1]) / size)) if lr is None else lr, warm_up=0.0)
+    refit = CAVI(lr=refit_step(refit_epochs * math.ceil(len(rows[1]) / size)) if lr is None else lr, warm_up=0.0)
     small: Posterior[Any]
     for number, level in enumerate(_schedule(cut, target, thresholds, total), 1):
         last = posteriors[-1]
@@ -217,8 +218,25 @@ def compress(
     return Compressed(posteriors[chosen], tuple(rounds), chosen, whole)
 
 
-def _step(steps: int) -> float:
-    """Return the largest step of a refit of so many steps."""
+def _layers(whole: Posterior[Any], small: Posterior[Any]) -> tuple[LayerUnits, ...]:
+    """Return the units of linear layers and convolutions before and after."""
+    modules = dict(whole.model.net.named_modules()), dict(small.model.net.named_modules())
+    return tuple(
+        LayerUnits(name, *(int(own[name].weight.shape[0]) for own in modules))  # type: ignore[arg-type]
+        for name, module in modules[0].items()
+        if isinstance(module, (*LINEAR, *CONVOLUTIONS))
+    )
+
+
+def refit_step(steps: int) -> float:
+    """Choose the largest step of a refit: what a short run of a new network needs is too large for a trained one.
+
+    Args:
+        steps: Number of steps of the refit.
+
+    Returns:
+        The step, as a share of He's deviation.
+    """
     return max(LEAST_STEP, STEP * min(1.0, (FEW_STEPS / steps) ** (2 / 3)))
 
 

@@ -1,30 +1,28 @@
 """The units of a network, and which parameters belong to each: found by tracing it.
 
-A unit is an output of a linear layer, a channel of a convolution or a dimension of an embedding. It has numbers of its
-own in the layers that make it and in all that take it. `torch.fx` gives the graph of the network; every tensor in it is
-followed by a tensor of the same shape that holds, for each entry, the number of its unit. Operations that only move
-entries (flatten, permute, concatenate, slice) move the numbers as well, elementwise ones keep them, additions make the
-units of their operands one. Units that reach what is not known here are kept, with the reason.
+A unit is an output of a linear layer, a channel of a convolution, a dimension of an embedding or a head of attention.
+It has numbers of its own in the layers that make it and in all that take it. `torch.fx` gives the graph of the network;
+every tensor in it is followed by a tensor of the same shape that holds, for each entry, the number of its unit.
+Operations that only move entries (flatten, permute, concatenate, slice) move the numbers as well, elementwise ones keep
+them, additions make the units of their operands one. Units that reach what is not known here are kept, with the reason.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor, fx, nn
 
 from r2d2net.errors import ParameterError
+from r2d2net.nets.narrow_attention import NarrowAttention
 from r2d2net.nets.selected_linear import SelectedLinear
+from r2d2net.shrinkage.attention_units import ATTENTION, ENCODERS, attention_problem, encoder_units, heads_of
+from r2d2net.shrinkage.unit_places import ZERO_AT_ZERO, Place, Units
 
 LINEAR = (nn.Linear, SelectedLinear)
 CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
 BATCH_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
-ZERO_AT_ZERO = (
-    *(nn.ReLU, nn.ReLU6, nn.LeakyReLU, nn.Tanh, nn.GELU, nn.SiLU, nn.ELU, nn.SELU, nn.CELU, nn.Mish, nn.Hardswish),
-    *(nn.Hardtanh, nn.Softsign, nn.Tanhshrink, nn.Identity, nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d),
-)
 ELEMENTWISE = (nn.Softplus, nn.Sigmoid, nn.LogSigmoid, nn.Hardsigmoid)
 POOLS = tuple(
     getattr(nn, f"{kind}Pool{d}d") for kind in ("Max", "Avg", "AdaptiveMax", "AdaptiveAvg") for d in (1, 2, 3)
@@ -41,79 +39,11 @@ SUMMING = {"add", "sub", "iadd", "isub", "mul", "imul", "truediv", "maximum", "m
 REDUCING = {"mean", "sum", "amax", "amin"}
 
 
-class Place(NamedTuple):
-    """Entries of a parameter or buffer that belong to units.
-
-    Attributes:
-        tensor: Its name.
-        dim: The dimension along which its entries belong to units.
-        units: The unit of each entry along it.
-        role: "in" for what makes a unit, "out" for what takes it, "own" for what else belongs to it.
-    """
-
-    tensor: str
-    dim: int
-    units: Tensor
-    role: str
-
-
-@dataclass
-class Units:
-    """The units of a network.
-
-    Attributes:
-        places: Where their numbers are.
-        layers: The units that each layer makes, by the layer's name.
-        columns: The unit of each entry that reaches each linear layer, of those that it reads and others.
-        locked: Why units cannot be removed, by their number.
-        moved: Units whose value is not zero where all that makes them is.
-    """
-
-    places: list[Place] = field(default_factory=list)
-    layers: dict[str, Tensor] = field(default_factory=dict)
-    columns: dict[str, Tensor] = field(default_factory=dict)
-    locked: dict[int, str] = field(default_factory=dict)
-    moved: set[int] = field(default_factory=set)
-    _parent: list[int] = field(default_factory=list)
-
-    def new(self, count: int) -> Tensor:
-        """Number new units."""
-        start = len(self._parent)
-        self._parent += range(start, start + count)
-        return torch.arange(start, start + count)
-
-    def root(self, unit: int) -> int:
-        """Return the number of the unit that this one was made one with."""
-        while self._parent[unit] != unit:
-            self._parent[unit] = self._parent[self._parent[unit]]
-            unit = self._parent[unit]
-        return unit
-
-    def roots(self, units: Tensor) -> Tensor:
-        """Return the numbers of units that were made one."""
-        return torch.tensor([self.root(unit) for unit in units.tolist()], dtype=torch.int64)
-
-    def join(self, some: Tensor, others: Tensor) -> None:
-        """Make units one, pair by pair."""
-        for one, other in zip(some.tolist(), others.tolist(), strict=True):
-            self._parent[self.root(one)] = self.root(other)
-
-    def lock(self, units: Tensor, reason: str) -> None:
-        """Keep units, for a reason."""
-        for unit in units.unique().tolist():
-            self.locked.setdefault(unit, reason)
-
-    @property
-    def count(self) -> int:
-        """Number of units, those that are one counted each."""
-        return len(self._parent)
-
-
 class _Leaves(fx.Tracer):
     """A tracer that does not look into layers of this package."""
 
     def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
-        return isinstance(m, SelectedLinear) or super().is_leaf_module(m, module_qualified_name)
+        return isinstance(m, (SelectedLinear, NarrowAttention)) or super().is_leaf_module(m, module_qualified_name)
 
 
 def units_of(net: nn.Module, x: Any) -> Units:
@@ -191,9 +121,11 @@ class _Walk(fx.Interpreter):
         self.units.lock(ids, "the network's inputs")
         return _spread(ids, dim, result.shape)
 
-    def _of_module(self, node: fx.Node, result: Any) -> Tensor | None:
+    def _of_module(self, node: fx.Node, result: Any) -> Any:
         name, module = str(node.target), self._modules[str(node.target)]
         ids = self._ids.get(node.args[0]) if node.args and isinstance(node.args[0], fx.Node) else None
+        if isinstance(module, ENCODERS):
+            return self._of_encoder(node, name, module, result)
         if self._calls[name] > 1 or name in self._shared:
             self._lock_inputs(node, f"{name}, whose weights are used more than once")
             return self._made_and_locked(result, f"{name}, whose weights are used more than once")
@@ -201,6 +133,8 @@ class _Walk(fx.Interpreter):
             return self._of_linear(name, module, ids, result)
         if isinstance(module, CONVOLUTIONS):
             return self._of_convolution(name, module, ids, result)
+        if isinstance(module, ATTENTION):
+            return self._of_attention(node, name, module, result)
         if isinstance(module, nn.Embedding):
             return self._made(name, 1, result, result.dim() - 1)
         if isinstance(module, BATCH_NORMS) and ids is not None:
@@ -253,6 +187,30 @@ class _Walk(fx.Interpreter):
         if own is not None:
             self.units.places.append(Place(weight, 1, own, "out"))
         return self._made(name, 0, result, 1)
+
+    def _of_attention(self, node: fx.Node, name: str, module: Any, result: Any) -> tuple[Tensor | None, None]:
+        self._lock_inputs(node, f"{name} ({type(module).__name__})")
+        problem = attention_problem(node, module, self.env)
+        if problem:
+            self.units.layers[name] = self.units.new(module.num_heads)
+            self.units.lock(self.units.layers[name], problem)
+        else:
+            heads_of(self.units, name, module)
+        return self._locked_stream(result[0], f"{name} ({type(module).__name__})"), None
+
+    def _of_encoder(self, node: fx.Node, name: str, module: nn.Module, result: Tensor) -> Tensor:
+        reason = f"{name} ({type(module).__name__})"
+        self._lock_inputs(node, reason)
+        is_shared = any(shared == name or shared.startswith(f"{name}.") for shared in self._shared)
+        if self._calls[name] == 1 and not is_shared:
+            encoder_units(self.units, name, module)
+        return self._locked_stream(result, reason)
+
+    def _locked_stream(self, result: Tensor, reason: str) -> Tensor:
+        """Number the entries of the last dimension of a result, which stay."""
+        units = self.units.new(result.shape[-1])
+        self.units.lock(units, reason)
+        return _spread(units, result.dim() - 1, result.shape)
 
     def _made(self, name: str, dim: int, result: Tensor, at: int) -> Tensor:
         """Number the units that a layer makes."""

@@ -3,12 +3,14 @@
     w_j = 0    where keep_j is False,      else as the posterior before the cut draws it
 
 `prune` makes such posteriors. ``fit(model, data, Pruned(algorithm=CAVI(start="net")))`` trains a network whose zeros
-stay: the weights of matrices and filters that are exactly zero in the model's network, whoever set them to zero. The
-shared scales of the prior count them as the zeros that they are.
+stay: the weights of matrices and filters that are exactly zero in the model's network, whoever set them to zero. They
+have left their layers, and scales that weights share are those of the weights that are left
+(`r2d2net.inference.kept_weights`).
 """
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple, Self
@@ -18,6 +20,7 @@ from torch import Tensor
 
 from r2d2net.errors import CheckpointError, ParameterError, Shown, require
 from r2d2net.inference.base import Batch, Draws, DrawSource, Info, Method, Trainer, part
+from r2d2net.inference.kept_weights import KeptSweeps
 from r2d2net.inference.mean_field_family import FREE
 from r2d2net.inference.point import Point
 from r2d2net.inference.scale_updates import START_SWEEPS, Known
@@ -113,11 +116,17 @@ class Pruned(Method):
 
         Returns:
             The algorithm; scales start anew, as their prior may be another.
+
+        Raises:
+            ParameterError: If the posterior is of stored draws, which no training goes on from.
         """
         source = posterior.source
         state = source.state if isinstance(source, PrunedDraws) else None
         if state is None:
             state = PrunedState(torch.ones(source.model.size, dtype=torch.bool), source.state)
+        if not hasattr(state.inner, "mean"):
+            problem, fix = "holds draws, from which no training goes on", "fit the model by svgi, cavi or map"
+            raise ParameterError(problem, argument="posterior", fix=fix)
         method = cls(algorithm=algorithm)
         object.__setattr__(method, "start", state)  # frozen
         return method
@@ -153,7 +162,7 @@ class Pruned(Method):
 
     def build(self, model: BayesianModel[Any], *, n: int, steps: int) -> ZerosHeld:
         inner = self.inner.build(model, n=n, steps=steps)
-        if type(inner) not in (MeanField, Point):
+        if not isinstance(inner, (MeanField, Point)) or type(inner) not in (MeanField, Point):
             name = Shown(type(self.inner).__name__)
             fix = "use SVGI, CAVI, SVI, MFVI or MAP"
             raise ParameterError("cannot hold weights at zero", argument="algorithm", value=name, fix=fix)
@@ -176,24 +185,35 @@ class ZerosHeld(Trainer[PrunedState]):
         start: Where to start from; by default where the trainer does.
     """
 
-    def __init__(self, inner: Trainer[Any], start: PrunedState | None = None) -> None:
+    def __init__(self, inner: MeanField | Point, start: PrunedState | None = None) -> None:
         self.inner, self.model, self.start = inner, inner.model, start
+        self._bound: tuple[Tensor, MeanField | Point] | None = None
+
+    def _of(self, keep: Tensor) -> MeanField | Point:
+        """Return the trainer whose scales are those of the weights that are left."""
+        if self._bound is None or self._bound[0] is not keep:
+            trainer = copy.copy(self.inner)
+            trainer.scales = KeptSweeps(self.inner.scales, keep)
+            self._bound = keep, trainer
+        return self._bound[1]
 
     def init(self, y: Tensor, generator: torch.Generator, unit: Unit | None = None) -> PrunedState:
         if self.start is not None:
-            return self._held(self._going_on(self.start, self.inner.init(y, generator, unit), generator))
+            keep = self.start.keep.to(self.model.device).clone()
+            state = self._of(keep).init(y, generator, unit)
+            return self._held(PrunedState(keep, self._going_on(self.start, keep, state, generator)))
         keep, own = torch.ones(self.model.size, dtype=torch.bool, device=self.model.device), self.model.own_weights()[0]
         for slot in prunable(self.model):
             slot.of(keep).copy_(slot.of(own) != 0)
-        return self._held(PrunedState(keep, self.inner.init(y, generator, unit)))
+        return self._held(PrunedState(keep, self._of(keep).init(y, generator, unit)))
 
     def step(self, state: PrunedState, batch: Batch, generator: torch.Generator) -> tuple[PrunedState, Info]:
-        inner, info = self.inner.step(state.inner, batch, generator)
+        inner, info = self._of(state.keep).step(state.inner, batch, generator)
         return self._held(state._replace(inner=inner)), info
 
-    def _going_on(self, start: PrunedState, state: Any, generator: torch.Generator) -> PrunedState:
+    def _going_on(self, start: PrunedState, keep: Tensor, state: Any, generator: torch.Generator) -> Any:
         """Return a new state with the weights, deviations and noise of another, and scales that know them."""
-        old, trainer = start.inner, self.inner
+        old, trainer = start.inner, self._of(keep)
         state.mean.copy_(old.mean)
         state.fixed.copy_(old.fixed)
         state = state._replace(
@@ -205,9 +225,8 @@ class ZerosHeld(Trainer[PrunedState]):
             if trainer.family.form is FREE and hasattr(old, "rho"):
                 state.rho.copy_(old.rho)
             known = Known(state.mean, trainer.family.second_moment(state, trainer.blocks))
-        assert isinstance(trainer, (MeanField, Point))
         trainer.scales.refresh(state.scales, state.precision, known, generator, START_SWEEPS)
-        return PrunedState(start.keep.to(state.mean.device).clone(), state)
+        return state
 
     def _held(self, state: PrunedState) -> PrunedState:
         """Set means and deviations to zero where the weights are, in place."""

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from r2d2net.errors import ParameterError, Shown
 from r2d2net.inference.base import flatten
 from r2d2net.model import BayesianModel, Slot
+from r2d2net.nets.narrow_attention import NarrowAttention
 from r2d2net.nets.selected_linear import SelectedLinear
 from r2d2net.posterior import Posterior
 from r2d2net.shrinkage.network_units import CONVOLUTIONS, LINEAR
@@ -62,6 +63,10 @@ def cut_network(net: nn.Module, kept: Kept, selected: Mapping[str, Selection]) -
                 else:
                     setattr(module, own, value)
         resize(module)
+    for name, module in list(small.named_modules()):
+        weight = module.in_proj_weight if isinstance(module, nn.MultiheadAttention) else None
+        if weight is not None and weight.shape[0] != 3 * module.embed_dim:
+            small = _with_module(small, name, NarrowAttention.like(module))
     for name, selection in selected.items():
         old = small.get_submodule(name)
         new = SelectedLinear(selection.places, selection.reaching, old.out_features, old.bias is not None)  # type: ignore

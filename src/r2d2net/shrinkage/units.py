@@ -7,8 +7,9 @@
 A unit can go if the weights that take it, or those that make it, say nothing: its score is the smaller of two sums of
 weight scores, over its fan-out and over its fan-in with its bias. In nats ("saliency") that is the rise of the training
 loss. Of units that pass a normalisation layer, or an activation that is not zero at zero, the fan-out alone counts, as
-they are not zero where nothing makes them. Of inputs of the network, and of single positions of flattened images,
-linear layers forget the columns that say nothing, and read the others (`SelectedLinear`).
+they are not zero where nothing makes them. Heads of attention go as a whole (`attention_units`). Of inputs of the
+network, and of single positions of flattened images, linear layers forget the columns that say nothing, and read the
+others (`SelectedLinear`).
 
 The cut is checked: on the given rows the smaller network must return what the whole one does with the weights of the
 units that go set to zero.
@@ -29,10 +30,11 @@ from r2d2net.nets.selected_linear import SelectedLinear
 from r2d2net.posterior import Posterior
 from r2d2net.prediction import PredictionT
 from r2d2net.run.batches import take
-from r2d2net.shrinkage.network_units import Units, units_of
+from r2d2net.shrinkage.network_units import units_of
 from r2d2net.shrinkage.pruning import PAIR, require_rows, standing
 from r2d2net.shrinkage.smaller_network import LayerUnits, SmallerNetwork, plain_network
 from r2d2net.shrinkage.unit_cut import Kept, Selection, cut_network, cut_posterior
+from r2d2net.shrinkage.unit_places import Units
 from r2d2net.shrinkage.weight_scores import SCORES, Score, weight_scores
 
 THRESHOLD = 0.5  # nats, by default
@@ -133,6 +135,8 @@ class _Cut:
             own = torch.full((len(place.units),), math.inf, dtype=torch.float64)
             if value is not None:
                 own = value.double().cpu().movedim(place.dim, 0).reshape(len(own), -1).sum(1)
+            if place.makes is not None:
+                own = own.masked_fill(~place.makes, 0.0)
             total.index_add_(0, self.roots[place.units], own)
         for unit in units.moved:
             into[self.roots[unit]] = math.inf

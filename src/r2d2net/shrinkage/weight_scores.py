@@ -21,7 +21,7 @@ from typing import Any, Literal, NamedTuple
 import torch
 from torch import Tensor
 
-from r2d2net.errors import Argument, ParameterError, require
+from r2d2net.errors import Argument, ParameterError, Shown, require
 from r2d2net.inference.mean_field_family import MeanFieldDraws
 from r2d2net.inference.point import PointDraw
 from r2d2net.inference.variational import WARM_UP
@@ -62,7 +62,12 @@ def moments_of(posterior: Posterior[Any]) -> Moments:
         ParameterError: If the posterior is of several solutions, whose mean is no network.
     """
     source: Any = posterior.source
-    mean = source.center().weights[0]
+    try:
+        mean = source.center().weights[0]
+    except ParameterError as error:  # of a source whose draws are several networks
+        problem = "is of several solutions (members, chains, cycles), whose mean weights are no network"
+        kind, fix = Shown(type(source).__name__), "fit the model by svgi or cavi to make it smaller"
+        raise ParameterError(problem, argument="posterior", value=kind, fix=fix) from error
     keep = torch.ones(len(mean), dtype=torch.bool, device=mean.device)
     while isinstance(source, PrunedDraws):
         source, keep = source.inner, keep & source.keep

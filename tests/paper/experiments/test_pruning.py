@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from r2d2net.paper.experiments import ARTEFACTS
-from r2d2net.paper.experiments.pruning import PRIORS, RATIOS, _chosen, network_of, prior_of
+from r2d2net.paper.experiments.pruning import MASKED, PRIORS, RATIOS, _chosen, network_of, prior_of
 from r2d2net.paper.report.grid_results import GridResults
 from r2d2net.paper.report.pages.pruning import text
 
@@ -14,7 +14,9 @@ JUDGED = {"nll": 0.06, "ece": 0.01, "auroc": 0.98}
 
 def test_every_network_has_every_design() -> None:
     cells = ARTEFACTS["pruning"].cells("machine")
-    assert len(cells) == (5 + 3 + 3) * (len(PRIORS) + 1)
+    assert len(cells) == (5 + 3 + 1) * (len(PRIORS) + 1)
+    assert len(ARTEFACTS["pruning"].cells("paper")) == (5 + 3 + 3) * (len(PRIORS) + 1)
+    assert [cell.settings["seed"] for cell in cells] == sorted(cell.settings["seed"] for cell in cells)
     assert len({cell.key for cell in cells}) == len(cells)
     assert len(ARTEFACTS["pruning"].cells("smoke")) == 2
     assert {type(prior_of(name)).__name__ for name in PRIORS} >= {"GroupR2D2", "GroupHorseshoe", "SpikeSlab"}
@@ -37,12 +39,16 @@ def test_the_page_has_two_counts_and_published_figures() -> None:
     def cell(design: str, units: Any) -> dict[str, Any]:
         zeros = [{"ratio": ratio, "error": 0.01 + ratio / 1e4, **JUDGED} for ratio in RATIOS]
         settings = {"network": "lenet-300-100", "design": design, "seed": 0}
-        return {"settings": settings, "result": {"zeros": zeros, "chosen": 70, "units": units}}
+        masks = None if units is None else [{"ratio": ratio, "error": 0.011, **JUDGED} for ratio in MASKED]
+        found = {"zeros": zeros, "chosen": 70, "units": units, "masks": masks, "chosen_mask": 280}
+        return {"settings": settings, "result": found}
 
     units = {"dense": 11_980, "ratio": 22.2, "error": 0.0184, **JUDGED}
     page = text(GridResults({"artefact": "pruning"}, [cell("r2d2", units), cell("magnitude", None)], []))
     assert "70x: 1.70" in page
     assert "68x: 1.92" in page
+    assert "| r2d2, fitted again |" in page
+    assert "| 1.10 | 1.10 | 280x: 1.10 |" in page
     assert "| r2d2 | 11,980 | 22.2x | 1.84 |" in page
     assert page.count("| magnitude |") == 1
     assert text(GridResults({"artefact": "pruning"}, [], [])) == ""

@@ -3,15 +3,18 @@
 Every cell trains the same plain network, fits a prior by coordinate ascent from there, and then
 
     zeros    prunes to several ratios by signal to noise, without training in between
+    masks    prunes to the larger ratios one after the other, and fits what is left again before the next
     units    cuts and refits in rounds (`r2d2net.shrinkage.compress`), as far as validation images allow
 
 "magnitude" is the plain network pruned by the size of its weights, and trained again for as many epochs with its zeros
 held, for each ratio. The ratio that counts is chosen by validation images: the largest, up to which their log density
-stays within one standard error. Cells resume from their fits and rounds.
+stays within one standard error. Test images are looked at once a posterior is there, and choose nothing. Cells resume
+from their fits and rounds, and come replicate by replicate, so that a run that is stopped has compared like with like.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -31,31 +34,61 @@ from r2d2net.paper.experiments.images import Images, first, set_of, training_ima
 from r2d2net.posterior import Posterior
 from r2d2net.run.fit import fit
 from r2d2net.shrinkage import Pruned, compress, prune
+from r2d2net.shrinkage.compression import refit_step
 from r2d2net.shrinkage.pruning import standing
 
 SETS = {"lenet-300-100": ("mnist", "fashion-mnist"), "lenet-5-caffe": ("mnist", "fashion-mnist")}
 SETS["vgg"] = ("cifar10", "svhn")
 PRIORS = ("r2d2", "group-r2d2", "horseshoe", "group-horseshoe", "spike-and-slab", "gaussian")
 RATIOS = (1, 10, 20, 40, 70, 100, 150, 200, 280, 400)
-SIZES: dict[Scale, Settings] = {
-    "smoke": {"train": 400, "test": 200, "plain_epochs": 1, "epochs": 2, "refit_epochs": 1, "draws": 3},
-    "machine": {"train": None, "test": None, "plain_epochs": 8, "epochs": 25, "refit_epochs": 15, "draws": 20},
-    "paper": {"train": None, "test": None, "plain_epochs": 30, "epochs": 100, "refit_epochs": 40, "draws": 100},
+MASKED = tuple(ratio for ratio in RATIOS if ratio >= 70)  # at which what is left is fitted again
+
+
+def _size(train: int | None, test: int | None, epochs: tuple[int, int, int], draws: int) -> Settings:
+    """Return settings; epochs of the plain network, of the prior's fit and of every refit."""
+    plain, own, refit = epochs
+    return {
+        "train": train,
+        "test": test,
+        "plain_epochs": plain,
+        "epochs": own,
+        "refit_epochs": refit,
+        "draws": draws,
+    }
+
+
+PAPER = _size(None, None, (30, 100, 40), 100)
+SIZES: dict[Scale, dict[str, Settings]] = {
+    "smoke": {"lenet-300-100": _size(400, 200, (1, 2, 1), 3)},
+    "machine": {
+        "lenet-300-100": _size(None, None, (8, 25, 8), 20),
+        "lenet-5-caffe": _size(None, None, (4, 8, 2), 5),
+        "vgg": _size(5_000, 1_000, (5, 5, 1), 3),
+    },
+    "paper": dict.fromkeys(SETS, PAPER),
 }
+REPLICATES = {"lenet-300-100": 5, "lenet-5-caffe": 3, "vgg": 3}
 
 
 def cells(scale: Scale, replicates: int | None = None) -> Sequence[Cell]:
-    """Return a cell for each network and design in every replicate: five of the perceptron, three of the others."""
+    """Return a cell for each network and design, replicate by replicate."""
     designs = ("r2d2", "magnitude") if scale == "smoke" else (*PRIORS, "magnitude")
-    networks = ("lenet-300-100",) if scale == "smoke" else tuple(SETS)
-    found = []
-    for network in networks:
-        own = 1 if scale == "smoke" else 5 if network == "lenet-300-100" else 3
-        for seed in range(own if replicates is None else replicates):
-            for design in designs:
-                settings = {"network": network, "design": design, "seed": seed, "validation": 0.08}
-                found.append(Cell(f"{network}-{design}-{seed}", {**settings, "batch_size": 128, **SIZES[scale]}))
-    return found
+    own = dict.fromkeys(SIZES[scale], 1) if scale == "smoke" else dict(REPLICATES)
+    if replicates is not None:
+        own = dict.fromkeys(own, replicates)
+    elif scale == "machine":
+        own["vgg"] = 1
+    return [
+        Cell(f"{network}-{design}-{seed}", {**_settings(network, design, seed), **size})
+        for seed in range(max(own.values()))
+        for network, size in SIZES[scale].items()
+        for design in designs
+        if seed < own[network]
+    ]
+
+
+def _settings(network: str, design: str, seed: int) -> Settings:
+    return {"network": network, "design": design, "seed": seed, "validation": 0.08, "batch_size": 128}
 
 
 def network_of(name: str) -> nn.Module:
@@ -100,7 +133,7 @@ def compute(settings: Settings, place: Place) -> dict[str, Any]:
     net.load_state_dict(plain.state_dict())
     if settings["design"] == "magnitude":
         zeros = [_magnitude(plain, ratio, images, settings, place, common, judged) for ratio in RATIOS]
-        return {"zeros": zeros, "chosen": _chosen(zeros), "units": None, "plain": judged.of(plain)}
+        return {"zeros": zeros, "chosen": _chosen(zeros), "masks": None, "units": None, "plain": judged.of(plain)}
     model = BayesianModel(net, prior_of(settings["design"]), Categorical())
     start = CAVI(start="net")
     posterior = fit(model, data, start, epochs=settings["epochs"], resume=place.run / "prior", **common)
@@ -108,13 +141,35 @@ def compute(settings: Settings, place: Place) -> dict[str, Any]:
     for ratio in RATIOS:
         pruned = prune(posterior, ratio=ratio)
         zeros.append({"ratio": ratio, **_validated(pruned, images, settings), **judged.of(pruned)})
+    masks = _masks(posterior, images, settings, place, common, judged)
     held = images.held_x, images.held_y
     rounds = {"refit_epochs": settings["refit_epochs"], "folder": place.run / "rounds", **common}
     small = compress(posterior, data, validation=held, **rounds)
     shapes = {slot.name: list(slot.shape) for slot in small.posterior.model.bayesian if len(slot.shape) > 1}
     row = small.rounds[small.chosen]
     units = {"dense": row.dense, "ratio": row.dense_ratio, "shapes": shapes, **judged.of(small.posterior)}
-    return {"zeros": zeros, "chosen": _chosen(zeros), "units": units, "plain": judged.of(plain)}
+    found = {"zeros": zeros, "chosen": _chosen(zeros), "units": units, "plain": judged.of(plain)}
+    return {**found, "masks": masks, "chosen_mask": _chosen([zeros[0], *masks])}
+
+
+def _masks(
+    posterior: Posterior[Any],
+    images: Images,
+    settings: Settings,
+    place: Place,
+    common: dict[str, Any],
+    judged: _Judge,
+) -> list[dict[str, Any]]:
+    """Prune a posterior further and further, fit what is left again each time and judge it."""
+    data, epochs = (images.x, images.y), settings["refit_epochs"]
+    lr = refit_step(epochs * math.ceil(len(images.y) / settings["batch_size"]))
+    found = []
+    for ratio in MASKED:
+        cut = prune(posterior, ratio=ratio)
+        method = Pruned.going_on(cut, CAVI(lr=lr, warm_up=0.0))
+        posterior = fit(cut.model, data, method, epochs=epochs, resume=place.run / f"mask-{ratio}", **common)
+        found.append({"ratio": ratio, **_validated(posterior, images, settings), **judged.of(posterior)})
+    return found
 
 
 def _magnitude(
@@ -145,7 +200,14 @@ def _validated(posterior: Posterior[Any], images: Images, settings: Settings) ->
 
 
 def _chosen(zeros: Sequence[dict[str, Any]]) -> int:
-    """Return the largest ratio such that validation images are told as well up to it, within one standard error."""
+    """Return the largest ratio such that validation images are told as well up to it, within one standard error.
+
+    Args:
+        zeros: A row for each ratio, that of the whole network first.
+
+    Returns:
+        The ratio.
+    """
     least = zeros[0]["validation"] - zeros[0]["validation_se"]
     chosen = zeros[0]["ratio"]
     for row in zeros:
@@ -180,7 +242,12 @@ def reduced(scale: Scale) -> str:
     """Say what a scale leaves out; "" for the longest."""
     if scale == "smoke":
         return "400 images, two epochs, one network: figures mean nothing"
-    return "25 epochs in place of 100" if scale == "machine" else ""
+    if scale == "paper":
+        return ""
+    return (
+        "25 epochs of LeNet-300-100 and 8 of LeNet-5-Caffe in place of 100, refits of 8 and 2 in place of 40; one "
+        "replicate of the VGG, on 5,000 images, 5 epochs"
+    )
 
 
 ARTEFACT = Artefact(

@@ -19,7 +19,7 @@ SOURCES = "SparseVD: Molchanov, Ashukha and Vetrov (2017); BC-GHS: Louizos, Ullr
 
 
 def text(grid: GridResults) -> str:
-    """Write two tables for each network: zeros without training in between, and units cut in rounds."""
+    """Write two tables for each network: zeros, fitted again or not, and units cut in rounds."""
     found: dict[tuple[str, str], list[dict[str, Any]]] = {}
     for cell in grid.results:
         settings = cell["settings"]
@@ -40,11 +40,23 @@ def _zeros(network: str, designs: dict[str, list[dict[str, Any]]]) -> str:
         at = [next(row for row in r["zeros"] if row["ratio"] == r["chosen"]) for r in results]
         chosen = f"{mean(r['chosen'] for r in results):.0f}x: {_percent([row['error'] for row in at])}"
         lines.append([design, *errors, chosen, *_scores(at)])
+        lines += _masks(design, ratios, [r for r in results if r.get("masks")])
     if network in ZEROS:
         method, error, ratio = ZEROS[network]
         blank = [""] * len(ratios)
         lines.append([f"{method} (published)", *blank, f"{ratio}x: {error:.2f}", "", "", ""])
     return pipe_table(["design", *(f"{r}x" for r in ratios), "by validation", "NLL", "ECE", "AUROC"], lines)
+
+
+def _masks(design: str, ratios: Sequence[int], results: Sequence[dict[str, Any]]) -> list[list[str]]:
+    """Write the row of networks that were fitted again with their zeros; none where no seed has them."""
+    if not results:
+        return []
+    each = [{row["ratio"]: row for row in r["masks"]} for r in results]
+    errors = [_percent([own[ratio]["error"] for own in each]) if ratio in each[0] else "" for ratio in ratios]
+    at = [own.get(r["chosen_mask"], r["zeros"][0]) for own, r in zip(each, results, strict=True)]
+    chosen = f"{mean(r['chosen_mask'] for r in results):.0f}x: {_percent([row['error'] for row in at])}"
+    return [[f"{design}, fitted again", *errors, chosen, *_scores(at)]]
 
 
 def _units(network: str, designs: dict[str, list[dict[str, Any]]]) -> str:
