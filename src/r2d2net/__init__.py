@@ -28,9 +28,10 @@ if TYPE_CHECKING:
     from r2d2net.diagnostics.comparison import compare
     from r2d2net.estimators import R2D2Classifier, R2D2Regressor, R2D2Selector
     from r2d2net.model import BayesianModel
-    from r2d2net.posterior import Posterior, load, save
+    from r2d2net.posterior import Posterior
     from r2d2net.prediction import Classification, Counts, DirichletClassification, Mixture, Prediction, Regression
     from r2d2net.run.fit import fit
+    from r2d2net.saved_posteriors import load, save
 
 __version__ = "0.1.0"
 __all__ = [
@@ -89,8 +90,8 @@ HOMES = {
     "Regression": "prediction",
     "compare": "diagnostics.comparison",
     "fit": "run.fit",
-    "load": "posterior",
-    "save": "posterior",
+    "load": "saved_posteriors",
+    "save": "saved_posteriors",
 }
 
 

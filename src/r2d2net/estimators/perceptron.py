@@ -40,7 +40,7 @@ from r2d2net.likelihoods import Likelihood
 from r2d2net.manifest import Parts, opened, replacing
 from r2d2net.model import BayesianModel
 from r2d2net.nets import mlp
-from r2d2net.posterior import Posterior, load_saved, read_saved
+from r2d2net.posterior import Posterior
 from r2d2net.run.batches import mix
 from r2d2net.run.carrying_on import carry_on
 from r2d2net.run.choice import epochs_for
@@ -48,6 +48,7 @@ from r2d2net.run.fit import fit
 from r2d2net.run.global_generator import lent_generator
 from r2d2net.run.health import found_nothing
 from r2d2net.run.stacking import fit_stacked
+from r2d2net.saved_posteriors import load_saved, read_saved
 from r2d2net.shrinkage import Relevance, input_relevance
 from r2d2net.shrinkage.relevance import NamedRelevance
 from r2d2net.specification import require_classes

@@ -16,9 +16,9 @@ from r2d2net.errors import CheckpointError, ParameterError, Value
 from r2d2net.inference import Method
 from r2d2net.likelihoods import Likelihood
 from r2d2net.manifest import Parts
-from r2d2net.posterior import Saved
 from r2d2net.priors import ScaleMixturePrior
 from r2d2net.saved_json import Each, Maybe, Whole, require_conforming
+from r2d2net.saved_posteriors import Saved
 from r2d2net.specification import describe, likelihood_from, method_from, prior_from
 
 FILE = "estimator.json"

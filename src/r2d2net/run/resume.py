@@ -13,9 +13,10 @@ from r2d2net import checkpoint
 from r2d2net.errors import CheckpointError
 from r2d2net.inference.base import flatten, part, unflatten
 from r2d2net.manifest import opened
-from r2d2net.posterior import FILE, INTERRUPTED, Posterior, Saved, read_saved, restored
+from r2d2net.posterior import FILE, INTERRUPTED, Posterior
 from r2d2net.run.row_weights import without_weights
 from r2d2net.saved_json import Each, Maybe, Whole, require_conforming
+from r2d2net.saved_posteriors import Saved, read_saved, restored
 from r2d2net.saved_values import NUMBER, require_values
 from r2d2net.specification import reading
 

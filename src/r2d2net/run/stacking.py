@@ -38,7 +38,7 @@ from r2d2net.likelihoods import Likelihood
 from r2d2net.likelihoods.weighted import Weighted
 from r2d2net.manifest import tidy
 from r2d2net.nets import mlp
-from r2d2net.posterior import FILE, INTERRUPTED, Posterior, load_saved
+from r2d2net.posterior import FILE, INTERRUPTED, Posterior
 from r2d2net.priors import R2D2
 from r2d2net.run.batches import TensorBatches
 from r2d2net.run.global_generator import lent_generator
@@ -65,6 +65,7 @@ from r2d2net.run.stack_scores import (
 )
 from r2d2net.run.stacked_network import model_of
 from r2d2net.run.stacking_weights import stacking_weights
+from r2d2net.saved_posteriors import load_saved
 from r2d2net.specification import describe, reading
 
 HELD_DENSITY = -50.0  # log density of a row in standardised units below which a candidate is no worse for it

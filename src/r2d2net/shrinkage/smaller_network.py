@@ -21,10 +21,11 @@ from r2d2net.model import require_module
 from r2d2net.nets.selected_linear import SelectedLinear
 from r2d2net.notebook_tables import html_table
 from r2d2net.posterior import FILE as POSTERIOR
-from r2d2net.posterior import Posterior, load_saved, read_saved
+from r2d2net.posterior import Posterior
 from r2d2net.prediction import PredictionT
 from r2d2net.run.batches import take
 from r2d2net.saved_json import Each, Whole
+from r2d2net.saved_posteriors import load_saved, read_saved
 from r2d2net.shrinkage.pruned import prunable
 from r2d2net.shrinkage.unit_cut import Kept, Selection, cut_network
 from r2d2net.specification import reading, require_classes

@@ -24,10 +24,11 @@ from r2d2net.likelihoods import Categorical, Gaussian, Likelihood
 from r2d2net.manifest import FILE as MANIFEST
 from r2d2net.model import AnyPrior, BayesianModel
 from r2d2net.nets import LinearPath
-from r2d2net.posterior import FILE, Posterior, load
+from r2d2net.posterior import FILE, Posterior
 from r2d2net.priors import R2D2
 from r2d2net.priors import Gaussian as GaussianPrior
 from r2d2net.run.fit import fit
+from r2d2net.saved_posteriors import load
 from r2d2net.specification import describe, method_from
 from r2d2net.testing.contract_error import demand, run_checks
 

@@ -15,10 +15,10 @@ from r2d2net.errors import DataError
 from r2d2net.likelihoods.base import Likelihood, Noise, Unit
 from r2d2net.likelihoods.log_normal import LogRegression
 from r2d2net.model import BayesianModel
-from r2d2net.posterior import load
 from r2d2net.prediction import Regression
 from r2d2net.priors import Gaussian
 from r2d2net.run.fit import fit
+from r2d2net.saved_posteriors import load
 from r2d2net.specification import describe, likelihood_from
 from r2d2net.testing.contract_error import demand, run_checks
 
