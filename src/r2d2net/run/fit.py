@@ -234,7 +234,8 @@ def fit(
         if sharded and (len(plans) > 1 or start is not None):
             problem, other = ": a state is divided in a single run from its own start", Argument("ranks", "auto")
             raise ParameterError(problem, argument="ranks", value="sharded", fix=("use ", other))
-        require_cluster(cluster, model.device.type, len(plans), group.size)
+        if cluster is not None:
+            require_cluster(cluster, model.device.type, len(plans), group.size)
         draws = draws_of(rank_draws, request.method, group, sharded=sharded)
         if group.size > 1:
             require_same_settings({**plans[0].settings, "runs": len(plans), "rank_draws": draws}, group)

@@ -27,11 +27,11 @@ AGAIN = "call fit again: with resume, the runs that are done are kept"
 Run = Callable[[Sequence["Plan"], Sequence[Path], bool], list[Any]]
 
 
-def require_cluster(cluster: str | None, device: str, runs: int, ranks: int) -> None:
+def require_cluster(cluster: str, device: str, runs: int, ranks: int) -> None:
     """Refuse a cluster for what cannot be spread over it.
 
     Args:
-        cluster: What the user asks for; None for no cluster.
+        cluster: What the user asks for.
         device: Type of the model's device.
         runs: Number of runs of the fit.
         ranks: Number of processes that make it.
@@ -39,8 +39,6 @@ def require_cluster(cluster: str | None, device: str, runs: int, ranks: int) -> 
     Raises:
         ParameterError: If it cannot.
     """
-    if cluster is None:
-        return
     imported_ray("cluster")
     problem: Any = None
     fix: Any = "leave it out"
