@@ -30,7 +30,7 @@ import r2d2net as rn
 from r2d2net.files import write_json
 from r2d2net.provenance import provenance
 from r2d2net.registry import PRIORS
-from r2d2net.shrinkage.selection import groups_of, inputs_of
+from r2d2net.shrinkage.selection_inputs import groups_of, inputs_of
 from r2d2net.shrinkage.selection_models import models_for
 from selection import by_knockoffs  # the benchmark beside this one
 

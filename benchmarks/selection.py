@@ -9,7 +9,7 @@ target's variance is the truth:
     friedman       Friedman's function of 5 columns: a product inside a sine, a parabola, two slopes
     interaction    x1 x2 + x3 x4
 
-Ours fits a linear model and a small network to five folds (`shrinkage.selection_models`). Knockoffs are second-order
+Ours is `select` as it is for numbers (`shrinkage.term_rates`). Knockoffs are second-order
 Gaussian ones of equal correlation with the same shrunk covariance, statistics are differences of LassoCV coefficients,
 the threshold is knockoffs+'s. Inputs with a correlation of 0.8 or more are one group, for both: a group is true if one
 of its inputs is, and a selected input selects its group. In the file: rows, and means by cell with standard errors.
@@ -37,8 +37,7 @@ from sklearn.linear_model import LassoCV
 import r2d2net as rn
 from r2d2net.files import write_json
 from r2d2net.provenance import provenance
-from r2d2net.shrinkage.selection import groups_of, inputs_of
-from r2d2net.shrinkage.selection_models import models_for
+from r2d2net.shrinkage.selection_inputs import groups_of, inputs_of
 
 FILE = "selection.json"
 TRUTHS = ("linear", "friedman", "interaction")
@@ -111,8 +110,7 @@ def compare(truth: str, size: tuple[int, int], correlation: float, replicate: in
     for contestant in ("r2d2net", "knockoffs, lasso"):
         start = time.process_time()
         if contestant == "r2d2net":
-            refit = models_for(rn.likelihoods.Gaussian(), seed=replicate)
-            selected = rn.shrinkage.select(None, x, y.float(), fdr=FDR, refit=refit, seed=replicate).indices
+            selected = rn.shrinkage.select(None, x, y, fdr=FDR, seed=replicate).indices
         else:
             selected = by_knockoffs(x.numpy(), y.numpy(), replicate)
         seconds = time.process_time() - start
