@@ -139,6 +139,28 @@ def by_cell(rows: Sequence[Row]) -> list[Row]:
     return lines
 
 
+def markdown(lines: Sequence[Row]) -> list[str]:
+    """Write the cells as a table: false share and power at each correlation, of both contestants."""
+    who = ("r2d2net", "knockoffs, lasso")
+    names = [f"{name}, {correlation:g}" for name in ("select", "knockoffs") for correlation in CORRELATIONS]
+    table = [f"| truth | rows x columns | tables | {' | '.join(names)} |", "|---" * (3 + len(names)) + "|"]
+    for truth, (rows, columns) in itertools.product(TRUTHS, SIZES):
+        own = [line for line in lines if (line["truth"], line["rows"], line["columns"]) == (truth, rows, columns)]
+        found = {(line["contestant"], line["correlation"]): line for line in own}
+        if found:
+            cells = [found.get((name, correlation)) for name in who for correlation in CORRELATIONS]
+            texts = [f"{cell['false']:.2f} / {cell['power']:.2f}" if cell else "" for cell in cells]
+            tables = min(line["replicates"] for line in own)
+            table.append(f"| {truth} | {rows} x {columns} | {tables} | {' | '.join(texts)} |")
+    return table
+
+
+def above(lines: Sequence[Row]) -> list[Row]:
+    """Return the cells of ours whose false share is above the bound by more than two standard errors."""
+    ours = [line for line in lines if line["contestant"] == "r2d2net" and line["false_error"] is not None]
+    return [line for line in ours if line["false"] > FDR + 2 * line["false_error"]]
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--replicates", type=int, default=20)

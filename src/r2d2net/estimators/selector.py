@@ -26,7 +26,7 @@ from r2d2net.likelihoods import Categorical, Gaussian, Likelihood, Ordinal
 from r2d2net.posterior import Posterior
 from r2d2net.registry import NUMBERS
 from r2d2net.shrinkage import Selection, select
-from r2d2net.shrinkage.selection import CORRELATED
+from r2d2net.shrinkage.selection_inputs import CORRELATED
 from r2d2net.shrinkage.selection_models import models_for
 
 METHODS = ("auto", "terms", "randomization", "knockoffs")
