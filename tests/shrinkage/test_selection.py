@@ -181,3 +181,8 @@ def test_rows_that_cannot_be_tested(network):
         rn.shrinkage.select(network, x, torch.zeros(3))
     with pytest.raises(rn.DataError, match=r"^x holds a number that is not finite: fill in missing cells$"):
         rn.shrinkage.select(network, torch.full((30, 8), torch.nan), torch.zeros(30))
+    x = chain(30, 8, 0.0, seed=9)
+    with pytest.raises(rn.DataError, match=r"^y holds a number that is not finite: leave out rows without a target$"):
+        rn.shrinkage.select(network, x, x[:, 0].log())
+    with pytest.raises(rn.DataError, match=r"^y holds a single value: give targets that differ between rows$"):
+        rn.shrinkage.select(network, x, torch.zeros(30))

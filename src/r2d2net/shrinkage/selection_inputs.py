@@ -38,6 +38,11 @@ def as_table(x: Any, y: Any) -> tuple[Tensor, Tensor]:
         raise DataError(("has ", Value(len(table)), " rows"), argument="x", fix=f"a test takes {FEWEST} or more")
     if not bool(torch.isfinite(table).all()):
         raise DataError("holds a number that is not finite", argument="x", fix="fill in missing cells")
+    if targets.is_floating_point():
+        if not bool(torch.isfinite(targets).all()):
+            raise DataError("holds a number that is not finite", argument="y", fix="leave out rows without a target")
+        if bool((targets == targets.reshape(-1)[0]).all()):
+            raise DataError("holds a single value", argument="y", fix="give targets that differ between rows")
     return table.double().cpu(), targets.cpu()
 
 

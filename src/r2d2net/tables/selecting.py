@@ -53,7 +53,7 @@ def selected_columns(
     names, number = table.columns.names, selection.group.tolist()
     members = [[name for name, own in zip(names, number, strict=True) if own == group] for group in number]
     evidence = selection.p_value if selection.score is None else selection.score
-    order = evidence.argsort(stable=True).tolist()
+    order = evidence.round(decimals=6).argsort(stable=True).tolist()  # equal to rounding: in the table's order
     inputs = [
         {
             "name": names[i],
