@@ -31,10 +31,11 @@ def test_terms_are_columns_scores_parabolas_and_products():
     assert terms.searched.tolist() == [4, 3, 5]  # no product of the columns of one input
     assert np.allclose(terms.z.mean(0), 0)
     assert set(terms.z.std(0).round(6)) == {0.0, 1.0}
-    assert (found.of_input[terms.kind != PRODUCT].sum(1) == 1).all()
-    assert (found.of_input[terms.kind == PRODUCT].sum(1) == 2).all()
-    assert found.of_input[terms.kind == CURVE].sum(0).tolist() == [1, 2, 0]
-    assert found.of_input[terms.kind == COLUMN].sum(0).tolist() == [1, 1, 2]
+    first, second = found.owners.T
+    assert (first[terms.kind != PRODUCT] == second[terms.kind != PRODUCT]).all()
+    assert (first[terms.kind == PRODUCT] != second[terms.kind == PRODUCT]).all()
+    assert first[terms.kind == COLUMN].tolist() == [0, 1, 2, 2]
+    assert first[terms.kind == CURVE].tolist() == [1, 0, 1]
 
 
 def test_effects_of_all_kinds_are_found_among_more_inputs_than_rows():

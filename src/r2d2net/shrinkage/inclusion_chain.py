@@ -31,6 +31,8 @@ LOG_GRID_PRIOR = -0.5 * np.log(GRID) - TYPICAL**2 / (2 * GRID)  # 1 / g^2 ~ chi^
 RARE = 3.0  # pi ~ Beta(1, 1 + RARE m)
 SCALE_EVERY = 10  # steps between draws of g
 BOUND = 40.0  # of log odds, so that weights stay finite
+TINY = 1e-12  # least share of y'y that rounding leaves unexplained
+CACHE = 1 << 25  # numbers of Z'Z that are kept
 
 
 class Terms(NamedTuple):
@@ -128,9 +130,9 @@ class _Problem:
             size = size - np.einsum("ij,ij->j", gram, solved)
             mean = inverse @ self.zy[active]
             projected = self.zy - mean @ gram
-            left[:] = self.y_square - mean @ self.zy[active]
+            left[:] = max(self.y_square - mean @ self.zy[active], TINY * self.y_square)
         size = np.maximum(size, 1 / variance)  # by rounding alone it can be less
-        gain = -np.log(np.maximum(1 - projected**2 / (size * left), 1e-12))
+        gain = -np.log(np.maximum(1 - projected**2 / (size * left), TINY))
         inside = np.bincount(self.kind[active], minlength=len(self.searched))
         prior = np.log((1 + inside) / np.maximum(self.searched * (1 + RARE) - inside, 1))
         found = prior[self.kind] + 0.5 * (self.degrees * gain - np.log(variance * size))
@@ -152,11 +154,13 @@ class _Problem:
             values, along = np.maximum(values, 0.0), (vectors.T @ self.zy[active]) ** 2
             left = self.y_square - (along / (values + 1 / GRID[:, None])).sum(1)
             log_density -= 0.5 * np.log1p(np.outer(GRID, values)).sum(1)
-            log_density -= 0.5 * self.degrees * np.log(np.maximum(left, 1e-12 * self.y_square))
+            log_density -= 0.5 * self.degrees * np.log(np.maximum(left, TINY * self.y_square))
         probability = np.exp(log_density - log_density.max())
         return float(rng.choice(GRID, p=probability / probability.sum()))
 
     def _row(self, j: int) -> np.ndarray:
+        if (len(self._rows) + 1) * len(self.zy) > CACHE:
+            self._rows.clear()
         if j not in self._rows:
             self._rows[j] = self.z.T @ self.z[:, j]
         return self._rows[j]

@@ -48,10 +48,12 @@ def term_rates(x: Tensor, y: Tensor, inputs: Sequence[Sequence[int]], seed: int 
     found = features(table, score, inputs)
     most = min(MOST_TERMS, len(score) // 3)
     rates = np.zeros(len(inputs))
-    has_input = found.of_input.astype(np.float32)
     for chain in range(CHAINS):
         drawn = inclusion_chain(found.terms, score, STEPS, CHAINS * seed + chain, most)
-        rates += drawn.weight @ (drawn.counts.astype(np.float32) @ has_input == 0)
+        draw, term = drawn.counts.nonzero()
+        used = np.zeros((len(drawn.weight), len(inputs)), dtype=bool)
+        used[draw[:, None], found.owners[term]] = True
+        rates += drawn.weight @ ~used
     return torch.from_numpy(rates / CHAINS)
 
 

@@ -35,11 +35,11 @@ class Features(NamedTuple):
 
     Attributes:
         terms: The terms.
-        of_input: Whether a term has a column of an input, (terms, inputs), bool.
+        owners: Numbers of the inputs whose columns a term has, (terms, 2); twice the same of a term of one column.
     """
 
     terms: Terms
-    of_input: np.ndarray
+    owners: np.ndarray
 
 
 def features(x: np.ndarray, y: np.ndarray, inputs: Sequence[Sequence[int]]) -> Features:
@@ -64,11 +64,8 @@ def features(x: np.ndarray, y: np.ndarray, inputs: Sequence[Sequence[int]]) -> F
     products = _standardized(score[:, pairs[:, 0]] * score[:, pairs[:, 1]])
     kind = np.repeat([COLUMN, CURVE, PRODUCT], [len(owner), len(owners) - len(owner), len(pairs)])
     counts = np.array([len(owner), max(len(owners) - len(owner), 1), max(searched, 1)])
-    of_input = np.zeros((len(kind), len(inputs)), dtype=bool)
-    of_input[np.arange(len(owners)), owners] = True
-    for side in (0, 1):
-        of_input[np.arange(len(owners), len(kind)), owner[pairs[:, side]]] = True
-    return Features(Terms(np.hstack([single, products]), kind, counts), of_input)
+    of_terms = np.concatenate([np.stack([owners, owners], 1), owner[pairs]])
+    return Features(Terms(np.hstack([single, products]), kind, counts), of_terms)
 
 
 def _standardized(columns: np.ndarray) -> np.ndarray:
