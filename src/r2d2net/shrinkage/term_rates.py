@@ -3,11 +3,11 @@
     lfdr_j = P(no term that counts has a column of input j | data)
     q_(k) = (lfdr_(1) + ... + lfdr_(k)) / k,     ascending; selected are the inputs with q <= fdr
 
-The terms are those of `term_search`: slopes, curves and products of two columns; the draws are those of
-`inclusion_chain`, two chains of which the mean is taken. y takes part by its normal scores, which changes no answer to
-the question whether y depends on an input given all others, and keeps heavy tails and skewed targets from looking
-like effects. It fits no network: effects that three inputs have only together, and curves with many turns, are what it
-cannot see, and what `randomization_test` asks a network about.
+The terms are those of `term_search`: slopes, curves and products of two columns. The rates are means of two chains of
+`inclusion_chain`, which are run anew with twice the steps while they disagree. y takes part by its normal scores, which
+changes no answer to the question whether y depends on an input given all others, and keeps heavy tails and skewed
+targets from looking like effects. It fits no network: effects that three inputs have only together, and curves with
+many turns, are what it cannot see, and what `randomization_test` asks a network about.
 """
 
 from __future__ import annotations
@@ -19,10 +19,11 @@ import torch
 from torch import Tensor
 
 from r2d2net.shrinkage.conditional_inputs import normal_scores
-from r2d2net.shrinkage.inclusion_chain import inclusion_chain
-from r2d2net.shrinkage.term_search import features
+from r2d2net.shrinkage.inclusion_chain import Inclusion, inclusion_chain
+from r2d2net.shrinkage.term_search import Features, features
 
-CHAINS, STEPS = 2, 2000
+CHAINS, STEPS, MOST_STEPS = 2, 2000, 8000
+AGREE = 0.1  # difference between the chains' rates up to which they are long enough
 MOST_TERMS = 100  # that count at a time, and at most a third of the rows
 MOST_ROWS = 5000  # of more rows so many are drawn
 FEWEST_VALUES = 10  # different targets; fewer are rather classes, which normal scores do not suit
@@ -47,14 +48,21 @@ def term_rates(x: Tensor, y: Tensor, inputs: Sequence[Sequence[int]], seed: int 
     score = normal_scores(target[:, None])[:, 0]
     found = features(table, score, inputs)
     most = min(MOST_TERMS, len(score) // 3)
-    rates = np.zeros(len(inputs))
-    for chain in range(CHAINS):
-        drawn = inclusion_chain(found.terms, score, STEPS, CHAINS * seed + chain, most)
-        draw, term = drawn.counts.nonzero()
-        used = np.zeros((len(drawn.weight), len(inputs)), dtype=bool)
-        used[draw[:, None], found.owners[term]] = True
-        rates += drawn.weight @ ~used
-    return torch.from_numpy(rates / CHAINS)
+    steps = STEPS
+    while True:
+        seeds = range(CHAINS * seed, CHAINS * (seed + 1))
+        rates = np.stack([_rates(found, inclusion_chain(found.terms, score, steps, s, most)) for s in seeds])
+        if np.ptp(rates, axis=0).max() <= AGREE or steps >= MOST_STEPS:
+            return torch.from_numpy(rates.mean(0))
+        steps *= 2
+
+
+def _rates(found: Features, drawn: Inclusion) -> np.ndarray:
+    """Return the weight of the draws in which no term that counts has a column of an input, for each input."""
+    draw, term = drawn.counts.nonzero()
+    used = np.zeros((len(drawn.weight), int(found.owners.max()) + 1), dtype=bool)
+    used[draw[:, None], found.owners[term]] = True
+    return np.asarray(drawn.weight @ ~used)
 
 
 def has_many_values(y: Tensor) -> bool:
