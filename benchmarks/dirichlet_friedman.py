@@ -9,7 +9,7 @@ setting is that of their public code: N = 100, 200 and 500 rows of 10 uniform in
 
 1,000 transitions of warm-up and 1,000 kept in a chain. Measured here, on 1,000 fresh test
 rows: RMSE of y (1 is the floor) and of the noiseless function, coverage of 90% intervals, inputs found by
-`rn.shrinkage.select(..., fdr=0.1)` (randomization test) and by `kept`, CPU seconds.
+`rn.shrinkage.select(..., fdr=0.1)` and by `kept`, CPU seconds.
 
     auto       R2D2Regressor() as it is: linear models and networks, stacked
     MCLMC      R2D2 prior, the paper's network

@@ -1,6 +1,6 @@
 """Planted effects on the columns of a gene table: power and false discoveries of the ways of `rn.shrinkage.select`.
 
-    python benchmarks/planted_effects.py [--seeds 10] [--ways lfdr knockoffs randomization]
+    python benchmarks/planted_effects.py [--seeds 10] [--ways terms lfdr]
 
 The design has 120 rows and 200 columns: the genes of the leukemia set of Golub et al. (1999) with the largest variances
 of the logarithm, intensities being bounded by 100 and 16,000 as its authors did, standardised. Rows are drawn from the
@@ -30,12 +30,12 @@ import r2d2net as rn
 from r2d2net.files import write_json
 from r2d2net.provenance import provenance
 from r2d2net.registry import PRIORS
-from r2d2net.shrinkage.selection import groups_of, inputs_of
+from r2d2net.shrinkage.selection_inputs import groups_of, inputs_of
 from r2d2net.shrinkage.selection_models import models_for
 from selection import by_knockoffs  # the benchmark beside this one
 
 FILE = "planted-effects.json"
-WAYS = ("lfdr", "lfdr, r2d2", "lfdr, horseshoe", "knockoffs", "knockoffs, lasso", "randomization")
+WAYS = ("terms", "lfdr", "lfdr, r2d2", "lfdr, horseshoe", "knockoffs", "knockoffs, lasso", "randomization")
 ROWS, COLUMNS, EFFECTS = 120, 200, 8
 BOUNDS = (0.1, 0.2)
 Row = dict[str, Any]
@@ -78,7 +78,9 @@ def q_values(way: str, x: torch.Tensor, y: torch.Tensor, seed: int) -> torch.Ten
         return select(posterior, x, y.float(), method="lfdr", seed=seed).q_value
     if way == "knockoffs":
         return select(None, x, y.float(), method="knockoffs", refit=models, seed=seed).q_value
-    return select(None, x, y.float(), refit=models, seed=seed).q_value
+    if way == "terms":
+        return select(None, x, y, seed=seed).q_value
+    return select(None, x, y.float(), method="randomization", refit=models, seed=seed).q_value
 
 
 def measured(way: str, seed: int, table: np.ndarray) -> list[Row]:

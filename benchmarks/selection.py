@@ -9,7 +9,7 @@ target's variance is the truth:
     friedman       Friedman's function of 5 columns: a product inside a sine, a parabola, two slopes
     interaction    x1 x2 + x3 x4
 
-Ours fits a linear model and a small network to five folds (`shrinkage.selection_models`). Knockoffs are second-order
+Ours is `select` as it is for numbers (`shrinkage.term_rates`). Knockoffs are second-order
 Gaussian ones of equal correlation with the same shrunk covariance, statistics are differences of LassoCV coefficients,
 the threshold is knockoffs+'s. Inputs with a correlation of 0.8 or more are one group, for both: a group is true if one
 of its inputs is, and a selected input selects its group. In the file: rows, and means by cell with standard errors.
@@ -37,8 +37,7 @@ from sklearn.linear_model import LassoCV
 import r2d2net as rn
 from r2d2net.files import write_json
 from r2d2net.provenance import provenance
-from r2d2net.shrinkage.selection import groups_of, inputs_of
-from r2d2net.shrinkage.selection_models import models_for
+from r2d2net.shrinkage.selection_inputs import groups_of, inputs_of
 
 FILE = "selection.json"
 TRUTHS = ("linear", "friedman", "interaction")
@@ -46,6 +45,8 @@ SIZES = ((100, 20), (100, 200), (300, 100), (300, 500), (1000, 20), (1000, 200))
 CORRELATIONS = (0.0, 0.5, 0.9)
 FDR = 0.1
 EFFECTS = 8
+FEWEST = 5  # tables of a cell whose standard error is looked at
+CELL = ("truth", "rows", "columns", "correlation", "contestant")
 Row = dict[str, Any]
 
 
@@ -111,8 +112,7 @@ def compare(truth: str, size: tuple[int, int], correlation: float, replicate: in
     for contestant in ("r2d2net", "knockoffs, lasso"):
         start = time.process_time()
         if contestant == "r2d2net":
-            refit = models_for(rn.likelihoods.Gaussian(), seed=replicate)
-            selected = rn.shrinkage.select(None, x, y.float(), fdr=FDR, refit=refit, seed=replicate).indices
+            selected = rn.shrinkage.select(None, x, y, fdr=FDR, seed=replicate).indices
         else:
             selected = by_knockoffs(x.numpy(), y.numpy(), replicate)
         seconds = time.process_time() - start
@@ -126,9 +126,8 @@ def compare(truth: str, size: tuple[int, int], correlation: float, replicate: in
     return found
 
 
-def by_cell(rows: Sequence[Row]) -> list[Row]:
+def by_cell(rows: Sequence[Row], keys: Sequence[str] = CELL) -> list[Row]:
     """Average over replicates, with standard errors."""
-    keys = ("truth", "rows", "columns", "correlation", "contestant")
     lines: list[Row] = []
     for labels in dict.fromkeys(tuple(row[key] for key in keys) for row in rows):
         own = [row for row in rows if tuple(row[key] for key in keys) == labels]
@@ -139,6 +138,28 @@ def by_cell(rows: Sequence[Row]) -> list[Row]:
             line[f"{measure}_error"] = stdev(values) / len(values) ** 0.5 if len(values) > 1 else None
         lines.append(line)
     return lines
+
+
+def markdown(lines: Sequence[Row]) -> list[str]:
+    """Write the cells as a table: false share and power at each correlation, of both contestants."""
+    who = ("r2d2net", "knockoffs, lasso")
+    names = [f"{name}, {correlation:g}" for name in ("select", "knockoffs") for correlation in CORRELATIONS]
+    table = [f"| truth | rows x columns | tables | {' | '.join(names)} |", "|---" * (3 + len(names)) + "|"]
+    for truth, (rows, columns) in itertools.product(TRUTHS, SIZES):
+        own = [line for line in lines if (line["truth"], line["rows"], line["columns"]) == (truth, rows, columns)]
+        found = {(line["contestant"], line["correlation"]): line for line in own}
+        if found:
+            cells = [found.get((name, correlation)) for name in who for correlation in CORRELATIONS]
+            texts = [f"{cell['false']:.2f} / {cell['power']:.2f}" if cell else "" for cell in cells]
+            tables = min(line["replicates"] for line in own)
+            table.append(f"| {truth} | {rows} x {columns} | {tables} | {' | '.join(texts)} |")
+    return table
+
+
+def above(lines: Sequence[Row]) -> list[Row]:
+    """Return the cells of ours whose false share is above the bound by more than two standard errors."""
+    ours = [line for line in lines if line["contestant"] == "r2d2net" and line["replicates"] >= FEWEST]
+    return [line for line in ours if line["false"] > FDR + 2 * line["false_error"]]
 
 
 def main() -> None:

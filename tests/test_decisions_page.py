@@ -23,7 +23,7 @@ def benchmark(name):
     return module
 
 
-@pytest.mark.parametrize("name", ["simulated_calibration", "planted_effects", "dirichlet_friedman"])
+@pytest.mark.parametrize("name", ["simulated_calibration", "selection", "planted_effects", "dirichlet_friedman"])
 def test_tables_are_those_of_the_files(name):
     module = benchmark(name)
     content = json.loads((ROOT / "results" / "benchmarks" / module.FILE).read_text())
@@ -39,3 +39,11 @@ def test_tables_are_those_of_the_files(name):
 def test_the_seconds_of_nuts_are_those_of_the_file():
     content = json.loads((ROOT / "results" / "benchmarks" / "dirichlet-friedman.json").read_text())
     assert f"{content['nuts']['extrapolated']:,.0f} CPU seconds" in PAGE.read_text()
+
+
+def test_no_cell_of_the_selections_has_more_errors_than_its_bound_allows():
+    module = benchmark("selection")
+    content = json.loads((ROOT / "results" / "benchmarks" / module.FILE).read_text())
+    pooled = module.by_cell(content["rows"], ("truth", "correlation", "contestant"))  # over all sizes
+    assert module.above([*content["summary"], *pooled]) == []
+    assert sum(line["replicates"] >= module.FEWEST for line in pooled) > 0

@@ -25,10 +25,11 @@ def test_a_step_of_a_pipeline_keeps_what_matters():
     """A parabola is an effect that no linear model sees. A false input has a chance of 2%."""
     x = table(200, 6)
     y = x[:, 1] ** 2 + 2 * x[:, 4] + 0.3 * table(200, 1, seed=1)[:, 0]
-    pipeline = make_pipeline(rn.R2D2Selector(fdr=0.02, folds=3, random_state=0), RidgeCV()).fit(x, y)
+    pipeline = make_pipeline(rn.R2D2Selector(fdr=0.02, random_state=0), RidgeCV()).fit(x, y)
     assert pipeline[0].get_support(indices=True).tolist() == [1, 4]
     assert pipeline[:-1].transform(x).shape == (200, 2)
-    assert (pipeline[0].pvalues_[[1, 4]] < 0.01).all()
+    assert (pipeline[0].qvalues_[[1, 4]] < 0.01).all()
+    assert np.isnan(pipeline[0].pvalues_).all()
 
 
 def test_classes_by_text():
@@ -55,6 +56,7 @@ def test_columns_of_a_group_are_kept_together():
     [
         ({"task": "both"}, "task='both' is out of range: use one of auto, regression, classes"),
         ({"estimator": RidgeCV()}, "estimator is a RidgeCV: use R2D2Regressor, R2D2Classifier or None"),
+        ({"method": "lfdr"}, "method='lfdr' is out of range: use one of auto, terms, randomization, knockoffs"),
         ({"fdr": 2}, "fdr=2 is out of range: use a share strictly between 0 and 1, such as 0.1"),
     ],
 )

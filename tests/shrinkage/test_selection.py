@@ -9,7 +9,8 @@ import r2d2net as rn
 from r2d2net.shrinkage import conditional_inputs
 from r2d2net.shrinkage.conditional_inputs import ConditionalInputs
 from r2d2net.shrinkage.randomization_test import LeftOut, randomization_p_values
-from r2d2net.shrinkage.selection import false_discovery_rates, groups_of, inputs_of
+from r2d2net.shrinkage.selection import false_discovery_rates
+from r2d2net.shrinkage.selection_inputs import groups_of, inputs_of
 
 TRUE = [0, 3]
 
@@ -94,7 +95,8 @@ def fitted(x, y, seed=0):
 def test_inputs_with_an_effect_are_selected():
     x = chain(100, 10, 0.3, seed=0)
     y = target(x, 0)
-    selection, again = (rn.shrinkage.select(fitted(x, y), x, y.float(), folds=3, resamples=499) for _ in range(2))
+    asked = {"method": "randomization", "folds": 3, "resamples": 499}
+    selection, again = (rn.shrinkage.select(fitted(x, y), x, y.float(), **asked) for _ in range(2))
     assert selection.indices == TRUE
     assert selection.line == "selected 2 of 10 inputs: of such selections at most about 10% are false on average"
     assert torch.equal(selection.p_value, again.p_value)
@@ -103,7 +105,7 @@ def test_inputs_with_an_effect_are_selected():
 def test_noise_selects_nothing_and_says_so():
     x = chain(60, 10, 0.3, seed=1)
     y = torch.randn(60, generator=torch.Generator().manual_seed(2))
-    selection = rn.shrinkage.select(fitted(x, y), x, y, folds=3, resamples=199)
+    selection = rn.shrinkage.select(fitted(x, y), x, y, method="randomization", folds=3, resamples=199)
     assert selection.indices == []
     assert selection.line == "no input can be selected at a false discovery rate of 0.1 with these 60 rows"
 
@@ -112,7 +114,7 @@ def test_twins_are_selected_together():
     x = chain(100, 6, 0.0, seed=3)
     x[:, 5] = x[:, 0] + 0.1 * x[:, 5]
     y = target(x, 3)
-    selection = rn.shrinkage.select(fitted(x, y), x, y.float(), folds=3, resamples=499)
+    selection = rn.shrinkage.select(fitted(x, y), x, y.float(), method="randomization", folds=3, resamples=499)
     assert selection.indices == [0, 3, 5]
     assert selection.group.tolist() == [0, 1, 2, 3, 4, 0]
     assert selection.line.startswith("selected 2 of 5 groups of inputs")
@@ -179,3 +181,8 @@ def test_rows_that_cannot_be_tested(network):
         rn.shrinkage.select(network, x, torch.zeros(3))
     with pytest.raises(rn.DataError, match=r"^x holds a number that is not finite: fill in missing cells$"):
         rn.shrinkage.select(network, torch.full((30, 8), torch.nan), torch.zeros(30))
+    x = chain(30, 8, 0.0, seed=9)
+    with pytest.raises(rn.DataError, match=r"^y holds a number that is not finite: leave out rows without a target$"):
+        rn.shrinkage.select(network, x, x[:, 0].log())
+    with pytest.raises(rn.DataError, match=r"^y holds a single value: give targets that differ between rows$"):
+        rn.shrinkage.select(network, x, torch.zeros(30))

@@ -35,7 +35,9 @@ def test_columns_are_selected_and_shown(table):
     assert {entry["name"] for entry in selection["inputs"] if entry["selected"]} == {"age", "kind"}
     assert selection["fdr"] == 0.05
     page = (run / "report.html").read_text(encoding="utf-8")
+    assert all(entry["p_value"] is None and 0 <= entry["lfdr"] <= 1 for entry in selection["inputs"])
     assert "Selected inputs" in page
+    assert "chance of no effect" in page
     assert "q-value" in page
 
 

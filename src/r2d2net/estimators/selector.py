@@ -1,13 +1,13 @@
 """`R2D2Selector`, a step of a scikit-learn pipeline that keeps the inputs on which the target depends.
 
-The test and its rule are those of `r2d2net.shrinkage.select`; rows are fitted by a linear model and a network
-(`shrinkage.selection_models`), or by an estimator of one model.
+The ways and their rules are those of `r2d2net.shrinkage.select`: probabilities for numbers; for classes a test, whose
+rows are fitted by a linear model and a network (`shrinkage.selection_models`), or by an estimator of one model.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 import torch
@@ -26,9 +26,10 @@ from r2d2net.likelihoods import Categorical, Gaussian, Likelihood, Ordinal
 from r2d2net.posterior import Posterior
 from r2d2net.registry import NUMBERS
 from r2d2net.shrinkage import Selection, select
-from r2d2net.shrinkage.selection import CORRELATED
+from r2d2net.shrinkage.selection_inputs import CORRELATED
 from r2d2net.shrinkage.selection_models import models_for
 
+METHODS = ("auto", "terms", "randomization", "knockoffs")
 TASKS = ("auto", "regression", "classes")
 
 
@@ -37,18 +38,23 @@ class R2D2Selector(SelectorMixin, BaseEstimator):
 
     Args:
         estimator: An `R2D2Regressor` or `R2D2Classifier` with settings of one model, which is fitted to the rows
-            outside each fold; None for a linear model and a small network beside a linear path.
+            outside each fold for the randomization test; None for a linear model and a small network beside a linear
+            path, or for no fit where the method needs none.
         fdr: Bound on the expected share of false discoveries.
         groups: For each input the columns that belong to it; by default each column is an input.
         correlated: Inputs whose correlation is at least this are kept or dropped together; None for none.
-        folds: Number of folds.
+        folds: Number of folds of the randomization test.
+        method: "auto", "terms", "randomization" or "knockoffs", as in `r2d2net.shrinkage.select`; "auto" takes "terms"
+            for numbers without an estimator, and else the randomization test.
         task: "regression", "classes", or "auto", which takes targets of text, truth values, and up to ten different
             whole numbers for classes.
         random_state: Seed of everything random.
 
     Attributes:
-        selection_: The `r2d2net.shrinkage.Selection`, with p-values and a sentence.
-        pvalues_: p-values of the inputs, (columns,); those of the input that a column belongs to.
+        selection_: The `r2d2net.shrinkage.Selection`, with q-values and a sentence.
+        pvalues_: p-values of the inputs, (columns,), those of the input that a column belongs to; NaN where the method
+            has none.
+        qvalues_: Least bounds at which the inputs would be selected, (columns,).
 
     Example:
         >>> from sklearn.linear_model import RidgeCV
@@ -56,13 +62,14 @@ class R2D2Selector(SelectorMixin, BaseEstimator):
         >>> generator = np.random.default_rng(2)
         >>> x = generator.standard_normal((60, 3))
         >>> y = x[:, 1] + 0.3 * generator.standard_normal(60)
-        >>> pipeline = make_pipeline(R2D2Selector(folds=2, random_state=0), RidgeCV()).fit(x, y)
+        >>> pipeline = make_pipeline(R2D2Selector(random_state=0), RidgeCV()).fit(x, y)
         >>> pipeline[0].get_support().tolist()
         [False, True, False]
     """
 
     selection_: Selection
     pvalues_: np.ndarray
+    qvalues_: np.ndarray
     n_features_in_: int
 
     def __init__(
@@ -73,6 +80,7 @@ class R2D2Selector(SelectorMixin, BaseEstimator):
         groups: Sequence[Sequence[int]] | None = None,
         correlated: float | None = CORRELATED,
         folds: int = 5,
+        method: Literal["auto", "terms", "randomization", "knockoffs"] = "auto",
         task: str = "auto",
         random_state: Any = None,
     ) -> None:
@@ -81,6 +89,7 @@ class R2D2Selector(SelectorMixin, BaseEstimator):
         self.groups = groups
         self.correlated = correlated
         self.folds = folds
+        self.method = method
         self.task = task
         self.random_state = random_state
 
@@ -95,6 +104,7 @@ class R2D2Selector(SelectorMixin, BaseEstimator):
             The fitted selector.
         """
         require(self.task in TASKS, "task", self.task, f"use one of {', '.join(TASKS)}")
+        require(self.method in METHODS, "method", self.method, f"use one of {', '.join(METHODS)}")
         known = self.estimator is None or isinstance(self.estimator, BayesianPerceptron)
         if not known:
             problem = (f"is a {type(self.estimator).__name__}",)
@@ -128,12 +138,13 @@ class R2D2Selector(SelectorMixin, BaseEstimator):
             groups=self.groups,
             correlated=self.correlated,
             folds=self.folds,
+            method=self.method,
             refit=models_for(likelihood, outputs, seed) if self.estimator is None else self._refit,
             seed=seed,
         )
         self._columns = np.arange(table.shape[1]) if self.groups is None else self._inputs_of_columns(table.shape[1])
-        values = np.append(self.selection_.p_value.numpy(), 1.0)
-        self.pvalues_ = values[self._columns]
+        self.pvalues_ = np.append(self.selection_.p_value.numpy(), 1.0)[self._columns]
+        self.qvalues_ = np.append(self.selection_.q_value.numpy(), 1.0)[self._columns]
         return self
 
     def _has_classes(self, y: np.ndarray) -> bool:

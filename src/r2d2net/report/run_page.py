@@ -65,6 +65,11 @@ EFFECTS = (
     "with posterior probability 90%.\n"
 )
 SELECTION = (
+    "The chance of no effect is the probability that no slope, curve or product with the input is needed to explain "
+    "the training rows. The q-value is the mean of these chances down to the input: the least bound at which it would "
+    "be selected.\n"
+)
+SELECTION_BY_TEST = (
     "An input has a small p-value if rows that the models have not seen are predicted worse once it is drawn anew "
     "given all other inputs. The q-value is the least bound at which it would be selected.\n"
 )
@@ -298,20 +303,22 @@ def _inputs(inputs: list[dict[str, Any]]) -> Markup:
 
 
 def _selection(selection: dict[str, Any]) -> list[Markup]:
-    """Say which inputs were selected, and list their p-values."""
+    """Say which inputs were selected, and list their p-values or probabilities."""
+    by_test = selection.get("method", "randomization") == "randomization"
     lines = [
         [
             entry["name"],
             "selected" if entry["selected"] else "",
-            f"{entry['p_value']:.2g}",
+            f"{entry['p_value'] if entry['p_value'] is not None else entry['lfdr']:.2g}",
             f"{entry['q_value']:.2g}",
             ", ".join(name for name in entry["group"] or [] if name != entry["name"])[:200],
         ]
         for entry in selection["inputs"][:MOST_INPUTS]
     ]
     sentence = selection["line"][:1].upper() + selection["line"][1:]
-    words = f"{escaped(sentence)}. {SELECTION}"
-    return [_text(words), table(["input", "", "p-value", "q-value", "tested together with"], lines)]
+    words = f"{escaped(sentence)}. {SELECTION_BY_TEST if by_test else SELECTION}"
+    evidence = "p-value" if by_test else "chance of no effect"
+    return [_text(words), table(["input", "", evidence, "q-value", "tested together with"], lines)]
 
 
 def _text(markdown: str) -> Markup:

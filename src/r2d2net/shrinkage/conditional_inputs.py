@@ -51,7 +51,7 @@ class ConditionalInputs:
 
         self.x, self.inputs = x.double().cpu(), [list(columns) for columns in inputs]
         self.sorted = self.x.sort(0).values.numpy()
-        self.latent = _normal_scores(self.x.numpy())
+        self.latent = normal_scores(self.x.numpy())
         covariance, _ = ledoit_wolf(self.latent, assume_centered=True)
         self.precision = np.linalg.inv(covariance + 1e-10 * np.eye(len(covariance)))
         self.pull = self.latent @ self.precision  # (rows, columns)
@@ -141,7 +141,7 @@ class ConditionalInputs:
         return torch.from_numpy(found)
 
 
-def _normal_scores(x: np.ndarray) -> np.ndarray:
+def normal_scores(x: np.ndarray) -> np.ndarray:
     """Return normal scores of the columns, standardised; equal values share their mean rank."""
     from scipy.stats import rankdata
 

@@ -1,47 +1,42 @@
 """Selection of inputs with a bound on the share of false ones.
 
-Each input, or group of inputs that can stand for each other, has the p-value of a randomization test on rows that the
-network has not seen (`randomization_test`); Benjamini and Hochberg's rule bounds the expected share of false ones:
+Four ways, of which `select` takes one:
 
-    q_(k) = min over l >= k of  m p_(l) / l,        selected are the inputs with q <= fdr
+    terms           numbers: exact draws of a sparse regression on slopes, curves and products (`term_rates`)
+    randomization   any network: tests on rows that it has not seen (`randomization_test`)
+    lfdr            the posterior of a linear model itself (`local_rates`)
+    knockoffs       twins of the columns, fitted beside them (`knockoffs`)
 
-Three facts about it. The test needs the law of each input given the others, which is estimated from the rows
-(`conditional_inputs`), and no assumption on how y depends on them. It is no threshold of posterior probabilities: of
-inputs whose share in the output's variance is above 1% with 90% probability more than a tenth may be false where inputs
-are correlated. Unlike knockoffs, whose rule can select k inputs only if k >= 1 / fdr, it can select a single one.
+The first and the third have probabilities lfdr_j that y does not depend on input j, the second p-values p_j, and with
+m inputs in ascending order selected are those with q <= fdr:
 
-Two other ways are there beside it: the posterior of a linear model (`local_rates`) and knockoffs (`knockoffs`).
+    q_(k) = (lfdr_(1) + ... + lfdr_(k)) / k              Bayes (Müller, Parmigiani and Rice, 2006)
+    q_(k) = min over l >= k of  m p_(l) / l              Benjamini and Hochberg (1995)
+
+Unlike knockoffs, whose rule can select k inputs only if k >= 1 / fdr, each of them can select a single one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Literal, NamedTuple
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from r2d2net.errors import DataError, Value, require, require_seed, require_whole
-from r2d2net.network_inputs import as_tensors
 from r2d2net.posterior import Posterior
-from r2d2net.run.fit import fit
 from r2d2net.shrinkage.conditional_inputs import ConditionalInputs
-from r2d2net.shrinkage.input_groups import clusters, similarities
 from r2d2net.shrinkage.knockoffs import knockoff_rates, knockoffs, statistics
+from r2d2net.shrinkage.left_out_networks import Refit, left_out_networks
 from r2d2net.shrinkage.local_rates import cumulative_rates, local_rates
-from r2d2net.shrinkage.randomization_test import LeftOut, randomization_p_values
-from r2d2net.shrinkage.relevance import input_relevance
+from r2d2net.shrinkage.randomization_test import randomization_p_values
+from r2d2net.shrinkage.selection_inputs import CORRELATED, as_table, groups_of, inputs_of
 from r2d2net.shrinkage.selection_models import SelectionModels, models_for
-from r2d2net.specification import method_from
+from r2d2net.shrinkage.term_rates import has_many_values, term_rates
 
-METHODS = ("randomization", "lfdr", "knockoffs")
-CORRELATED = 0.8  # least similarity of the inputs of a group
-FEWEST = 8  # rows; with so few hardly anything can be selected
-LEAST = 0.002  # share of a network's variance from which it is asked about an input
-MOST_ASKED = 60  # inputs that a network is asked about, those of the largest shares
-DRAWS, RELEVANCE_DRAWS = 30, 30  # of predictions, and of the relevance by which inputs are asked about
-Refit = Callable[[Tensor, Any], Posterior[Any] | Sequence[Posterior[Any]]]
+METHODS = ("auto", "terms", "randomization", "lfdr", "knockoffs")
+DRAWS = 30  # of predictions
 
 
 class Selection(NamedTuple):
@@ -49,14 +44,14 @@ class Selection(NamedTuple):
 
     Attributes:
         selected: Whether each input is selected, (inputs,).
-        p_value: p-value of the group of each input, (inputs,).
+        p_value: p-value of the group of each input, (inputs,), of the randomization test; NaN of the other ways.
         q_value: Least fdr at which the input would be selected, (inputs,).
         group: Number of the group of each input, from 0; inputs of a group are selected together.
         fdr: The bound on the expected share of false groups among those selected.
         line: The result in one sentence.
-        method: "randomization", "lfdr" or "knockoffs".
-        score: What inputs are ordered by where there is no p-value, which is NaN then: the local false discovery rate,
-            or the knockoff statistic W; None of the randomization test.
+        method: The way taken: "terms", "randomization", "lfdr" or "knockoffs".
+        score: What inputs are ordered by where there is no p-value: the local false discovery rate, or the knockoff
+            statistic W; None of the randomization test.
     """
 
     selected: Tensor
@@ -80,7 +75,7 @@ def select(
     y: Any,
     *,
     fdr: float = 0.1,
-    method: Literal["randomization", "lfdr", "knockoffs"] = "randomization",
+    method: Literal["auto", "terms", "randomization", "lfdr", "knockoffs"] = "auto",
     groups: Sequence[Sequence[int]] | None = None,
     correlated: float | None = CORRELATED,
     folds: int | Literal["left out"] = 5,
@@ -93,14 +88,18 @@ def select(
     """Select the inputs on which the target depends, with a bound on the share of false ones.
 
     Args:
-        posterior: A fitted network. It is fitted again to the rows outside each fold, by the same algorithm; one that
-            combines several models by a linear model and a network (`selection_models`). None only with ``refit``.
+        posterior: A fitted network; None with ``refit``, or for numbers. The randomization test fits it again to the
+            rows outside each fold, by the same algorithm; one that combines several models by a linear model and a
+            network (`selection_models`).
         x: The table of the fit, in the user's units, or rows that the fit has not seen (``folds="left out"``).
         y: Their targets.
         fdr: Bound on the expected share of false discoveries, strictly between 0 and 1.
-        method: "randomization", a test on rows left out that suits any network; "lfdr", probabilities of the posterior
-            itself, which must be of a linear model by exact draws, without another fit; "knockoffs", which doubles the
-            columns by twins, fits ``refit`` (our models by default) once, and selects 1 / fdr inputs or more, or none.
+        method: "terms", for numbers: probabilities of a sparse regression on slopes, curves and products of all inputs,
+            which asks the rows alone and fits no network; "randomization", a test on rows left out that suits any
+            network; "lfdr", probabilities of the posterior itself, which must be of a linear model by exact draws;
+            "knockoffs", which doubles the columns by twins, fits ``refit`` (our models by default) once, and selects
+            1 / fdr inputs or more, or none. "auto" takes "terms" for one target of ten different numbers or more, and
+            "randomization" for classes, for several targets, for a ``refit`` of your own and for rows left out.
         groups: For each input the columns that belong to it, such as those of a category; by default each column is an
             input of its own.
         correlated: Inputs whose correlation is at least this are tested and selected as a group, since the data can
@@ -148,24 +147,14 @@ def select(
     members = [(number == g).nonzero().flatten().tolist() for g in range(int(number.max()) + 1)]
     joined = [[column for i in group for column in inputs[i]] for group in members]
     sizes = [len(group) for group in members]
+    if method == "auto":
+        method = _suited(posterior, targets, folds, refit)
     if method != "randomization":
         q, score = _by_other(method, posterior, table, targets, joined, refit, seed)
         selected = q <= fdr
         line, missing = in_words(selected, sizes, fdr, len(table)), torch.full((len(number),), torch.nan)
         return Selection(selected[number], missing.double(), q[number], number, fdr, line, method, score[number])
-    fitted: list[LeftOut] = []
-    if isinstance(folds, str):
-        require(posterior is not None, "posterior", posterior, "give the posterior that has not seen the rows")
-        assert posterior is not None
-        fitted.append(LeftOut(posterior, torch.arange(len(table)), _used(posterior, table, joined, seed)))
-    else:
-        again = refit or _again(posterior)
-        parts = _folds(targets, int(folds), seed)
-        rests = [np.setdiff1d(np.arange(len(table)), part) for part in parts]
-        for part, rest, networks in zip(parts, rests, _fits(again, table, targets, rests), strict=True):
-            for network in networks:
-                used = _used(network, table[rest], joined, seed)
-                fitted.append(LeftOut(network, torch.from_numpy(part), used))
+    fitted = left_out_networks(posterior, table, targets, joined, folds=folds, refit=refit, seed=seed)
     law = ConditionalInputs(table, joined)
     p = randomization_p_values(
         fitted, table, targets, law, draws=draws, resamples=resamples, seed=seed, progress=progress
@@ -182,6 +171,18 @@ def select(
     )
 
 
+def _suited(
+    posterior: Posterior[Any] | None, targets: Tensor, folds: int | str, refit: Refit | None
+) -> Literal["terms", "randomization"]:
+    """Return the way that suits the target: terms for numbers, unless rows or models of the user's are to be tested."""
+    likelihood = refit.likelihood if isinstance(refit, SelectionModels) else None
+    if refit is None and posterior is not None:
+        likelihood = posterior.model.likelihood
+    is_asked = folds == "left out" or (refit is not None and likelihood is None)
+    classes = likelihood is not None and likelihood.has_classes
+    return "randomization" if is_asked or classes or not has_many_values(targets) else "terms"
+
+
 def _by_other(
     method: str,
     posterior: Posterior[Any] | None,
@@ -191,7 +192,13 @@ def _by_other(
     refit: Refit | None,
     seed: int,
 ) -> tuple[Tensor, Tensor]:
-    """Return q-values and scores of inputs by the posterior itself, or by knockoffs."""
+    """Return q-values and scores of inputs by terms, by the posterior itself, or by knockoffs."""
+    if method == "terms":
+        if not has_many_values(targets):
+            problem = ("has ", Value(len(targets.unique())), " different values")
+            raise DataError(problem, argument="y", fix="give one column of ten or more, or use method='randomization'")
+        rates = term_rates(table, targets.reshape(-1), inputs, seed)
+        return cumulative_rates(rates), rates
     if method == "lfdr":
         require(posterior is not None, "posterior", posterior, "give the posterior of a linear model")
         assert posterior is not None
@@ -246,111 +253,3 @@ def in_words(selected: Tensor, sizes: Sequence[int], fdr: float, rows: int) -> s
     if count == 0:
         return f"no input can be selected at a false discovery rate of {fdr:g} with these {rows} rows"
     return f"selected {count} of {total} {noun}: of such selections at most about {fdr:.0%} are false on average"
-
-
-def as_table(x: Any, y: Any) -> tuple[Tensor, Tensor]:
-    """Check a table and its targets.
-
-    Args:
-        x: The table.
-        y: The targets.
-
-    Returns:
-        Both, the table in float64.
-    """
-    table = as_tensors(x)
-    if isinstance(table, tuple) or table.dim() != 2:
-        raise DataError("is no table", argument="x", fix="give one table (rows, inputs)")
-    targets = torch.as_tensor(y)
-    if targets.dim() == 0 or len(targets) != len(table):
-        rows = 1 if targets.dim() == 0 else len(targets)
-        raise DataError(("has ", Value(len(table)), f" rows and y has {rows}"), argument="x", fix="they must agree")
-    if len(table) < FEWEST:
-        raise DataError(("has ", Value(len(table)), " rows"), argument="x", fix=f"a test takes {FEWEST} or more")
-    if not bool(torch.isfinite(table).all()):
-        raise DataError("holds a number that is not finite", argument="x", fix="fill in missing cells")
-    return table.double().cpu(), targets.cpu()
-
-
-def inputs_of(groups: Sequence[Sequence[int]] | None, columns: int) -> list[list[int]]:
-    """List the columns of each input, and check that no column belongs to two.
-
-    Args:
-        groups: Columns of each input; None for one column each.
-        columns: Number of columns.
-    """
-    if groups is None:
-        return [[i] for i in range(columns)]
-    inputs = [list(group) for group in groups]
-    named = [i for group in inputs for i in group]
-    known = bool(inputs) and all(inputs) and all(isinstance(i, (int, np.integer)) and 0 <= i < columns for i in named)
-    require(known, "groups", groups, f"use lists of columns from 0 to {columns - 1}, none of them empty")
-    require(len(named) == len(set(named)), "groups", groups, "let each column belong to one input only")
-    return inputs
-
-
-def groups_of(x: Tensor, inputs: Sequence[Sequence[int]], correlated: float | None) -> Tensor:
-    """Number the groups of inputs that are tested together, by complete-linkage clustering.
-
-    Args:
-        x: The table.
-        inputs: Columns of each input.
-        correlated: Least similarity of two inputs of a group; None for one group each.
-
-    Returns:
-        The number of each input's group, (inputs,), from 0 in the order of the inputs.
-    """
-    if correlated is None or len(inputs) < 2:
-        return torch.arange(len(inputs))
-    if all(len(columns) == 1 for columns in inputs):
-        centred = x[:, [columns[0] for columns in inputs]]
-        centred = centred - centred.mean(0)
-        scaled = centred / centred.norm(dim=0).clamp(min=1e-300)
-        alike = (scaled.T @ scaled).abs()
-    else:
-        alike = similarities(x, inputs)
-    first: dict[int, int] = {}
-    return torch.tensor([first.setdefault(label, len(first)) for label in clusters(alike, correlated)])
-
-
-def _folds(targets: Tensor, count: int, seed: int) -> list[np.ndarray]:
-    """Divide the rows at random; classes, and counts, are spread evenly over the folds."""
-    rows = len(targets)
-    order = np.random.default_rng(seed).permutation(rows)
-    if not targets.is_floating_point() and targets.dim() == 1:
-        order = order[targets.numpy()[order].argsort(kind="stable")]
-    return [np.sort(order[start::count]) for start in range(min(count, rows))]
-
-
-def _fits(
-    again: Refit, table: Tensor, targets: Tensor, parts: Sequence[np.ndarray]
-) -> Iterator[Sequence[Posterior[Any]]]:
-    """Fit to each part of the rows; our own models to all parts at once."""
-    if isinstance(again, SelectionModels):
-        yield from again.of_folds([(table[rows], targets[rows]) for rows in parts])
-        return
-    for rows in parts:
-        found = again(table[rows], targets[rows])
-        yield [found] if isinstance(found, Posterior) else found
-
-
-def _again(posterior: Posterior[Any] | None) -> Refit:
-    """Return a function that fits the posterior's model to other rows by its own algorithm."""
-    settings = {} if posterior is None else posterior.settings
-    known = {"algorithm", "epochs", "seed"} <= settings.keys()
-    require(known, "posterior", posterior, "give one that `fit` made, or `refit`")
-    assert posterior is not None
-    if "stack" in settings:
-        return models_for(posterior.model.likelihood, settings["stack"]["network"]["outputs"], settings["seed"])
-    model, method = posterior.model, method_from(settings["algorithm"])
-    kept = {name: settings[name] for name in ("epochs", "seed", "standardize")}
-    return lambda x, y: fit(model, (x.to(model.dtype), y), method, **kept, verbose=False)
-
-
-def _used(network: Posterior[Any], x: Tensor, inputs: Sequence[Sequence[int]], seed: int) -> Tensor:
-    """Whether a network uses each input enough to be asked about it, by rows that it may have seen."""
-    share = input_relevance(network, x, groups=inputs, draws=RELEVANCE_DRAWS, shuffles=1, seed=seed).mean
-    used = share >= LEAST
-    if int(used.sum()) > MOST_ASKED:
-        used &= share >= share.sort(descending=True).values[MOST_ASKED - 1]
-    return used.cpu()

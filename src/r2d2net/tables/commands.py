@@ -152,7 +152,7 @@ def fit(
         typer.Option(
             "--select/--no-select",
             help="Select the columns on which the target depends, with a bound on the share of false ones (not by "
-            "default: it fits ten models more).",
+            "default: for classes it fits five linear models and five networks more).",
             show_default=False,
         ),
     ] = None,

@@ -1,7 +1,7 @@
 """`r2d2net fit --select`: columns of the table on which the target depends, with a bound on the share of false ones.
 
-The test is that of `r2d2net.shrinkage.select` on the training rows, by a linear model and a small network under the
-fit's likelihood; the encoded inputs of a column are tested together.
+The way is that of `r2d2net.shrinkage.select` on the training rows: probabilities of terms for numbers, a test by a
+linear model and a small network under the fit's likelihood for classes. The encoded inputs of a column are one input.
 """
 
 from __future__ import annotations
@@ -33,8 +33,9 @@ def selected_columns(
         progress: Is given how many inputs are done, of how many.
 
     Returns:
-        "line", "fdr", and "inputs": name, whether "selected", "p_value", "q_value" and the names of its "group" or
-        None of each column, by p-value; for JSON.
+        "line", "fdr", "method", and "inputs": name, whether "selected", "q_value", the names of its "group" or None,
+        and its "p_value" or "lfdr" (the probability of no effect; None where the way has none) of each column, those
+        with the most evidence first; for JSON.
     """
     classes = not table.task.is_regression
     outputs = len(table.task.classes) if classes and not isinstance(likelihood, Ordinal) else 1
@@ -51,18 +52,20 @@ def selected_columns(
     )
     names, number = table.columns.names, selection.group.tolist()
     members = [[name for name, own in zip(names, number, strict=True) if own == group] for group in number]
-    order = selection.p_value.argsort(stable=True).tolist()
+    evidence = selection.p_value if selection.score is None else selection.score
+    order = evidence.round(decimals=6).argsort(stable=True).tolist()  # equal to rounding: in the table's order
     inputs = [
         {
             "name": names[i],
             "selected": bool(selection.selected[i]),
-            "p_value": float(selection.p_value[i]),
+            "p_value": float(selection.p_value[i]) if selection.score is None else None,
+            "lfdr": None if selection.score is None else float(selection.score[i]),
             "q_value": float(selection.q_value[i]),
             "group": members[i] if len(members[i]) > 1 else None,
         }
         for i in order
     ]
-    return {"line": selection.line, "fdr": settings.fdr, "inputs": inputs}
+    return {"line": selection.line, "fdr": settings.fdr, "method": selection.method, "inputs": inputs}
 
 
 def in_words(selection: dict[str, Any]) -> str:
