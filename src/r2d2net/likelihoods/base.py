@@ -97,6 +97,14 @@ class Likelihood(ABC, Generic[PredictionT]):
             needs = f" outputs, the likelihood {type(self).__name__} needs {needed} for these targets"
             raise DataError(("gives ", Value(width), needs), argument="net", fix=fix)
 
+    def warn_of_output(self, output: Tensor, y: Tensor) -> None:  # noqa: B027 (most likelihoods have nothing to say)
+        """Warn, before training, of what the network's output leaves open.
+
+        Args:
+            output: Output of the network for some rows.
+            y: Converted targets of these rows.
+        """
+
     def network_scale(self, y: Tensor) -> Tensor:
         """Convert checked targets to the scale on which they are standardised and the network sees them.
 

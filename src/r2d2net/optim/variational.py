@@ -139,7 +139,7 @@ class VariationalOptimizer(torch.optim.Optimizer):
         self._pending = False  # whether the gradients of the parameters are those of the present draw alone
         self._stash: Kept | None = None
         self._next_noise: Noise | None = None
-        self._flat_target = True
+        self._flat_target, self._has_output = True, False
 
     def _method(self, **settings: Any) -> Variational:
         known = {field.name for field in fields(self.method)}
@@ -350,6 +350,9 @@ class VariationalOptimizer(torch.optim.Optimizer):
         target = likelihood.network_scale(likelihood.target(y))
         target = target.to(state.mean.dtype) if target.is_floating_point() else target
         output = output.to(state.mean.dtype)
+        if not self._has_output:
+            likelihood.warn_of_output(output, target)
+            self._has_output = True
         if not state.noise:
             likelihood.require_width(output[:1].numel(), target)
             _warn_of_units(likelihood, target)

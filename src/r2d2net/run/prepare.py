@@ -127,7 +127,7 @@ def prepare(
     rows = min(len(y), default if batch_size is None else batch_size)
     batches = TensorBatches(units.inputs(x), seen, rows, seed)
     digest = data_digest(x, y, held, weights)
-    _try_forward(model, next(batches.epoch(0)), seen, target)
+    _try_forward(model, next(batches.epoch(0)), seen, target, warns=True)
     if rows == 1 and needs_rows(model, take(batches.x, slice(0, 1))):
         raise _too_few(batch_size, len(y))
     if held is not None:
@@ -180,7 +180,7 @@ def _prepare_stream(
     scale = model.likelihood.network_scale
     own = _target(model, first[1])
     y = scale(own)
-    width = _try_forward(model, (first[0], y), y, own)
+    width = _try_forward(model, (first[0], y), y, own, warns=True)
     joins = needs_rows(model, take(first[0], slice(0, 1)))
     if joins and len(y) == 1:
         raise _too_few(data.batch_size if isinstance(data, DataLoader) else batch_size, count)
@@ -278,10 +278,11 @@ def _target(model: BayesianModel[Any], y: Tensor) -> Tensor:
     return target.to(model.dtype) if target.is_floating_point() else target
 
 
-def _try_forward(model: BayesianModel[Any], batch: Batch, y: Tensor, own: Tensor) -> int:
+def _try_forward(model: BayesianModel[Any], batch: Batch, y: Tensor, own: Tensor, *, warns: bool = False) -> int:
     """Make a forward pass before training, so that wrong shapes are refused at once; return the width of the output.
 
-    ``y`` are the targets as the network sees them, ``own`` in the user's units.
+    ``y`` are the targets as the network sees them, ``own`` in the user's units. With ``warns`` the likelihood says what
+    the output leaves open.
     """
     weights, fixed = model.own_weights()
     x, target = batch
@@ -290,6 +291,8 @@ def _try_forward(model: BayesianModel[Any], batch: Batch, y: Tensor, own: Tensor
     width = output[:1].numel()
     model.likelihood.require_width(width, own)
     model.likelihood.log_prob(output, target[:2], model.likelihood.init(y))
+    if warns:
+        model.likelihood.warn_of_output(output, target[:2])
     return width
 
 
