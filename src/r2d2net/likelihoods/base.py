@@ -97,7 +97,7 @@ class Likelihood(ABC, Generic[PredictionT]):
             needs = f" outputs, the likelihood {type(self).__name__} needs {needed} for these targets"
             raise DataError(("gives ", Value(width), needs), argument="net", fix=fix)
 
-    def warn_of_output(self, output: Tensor, y: Tensor) -> None:  # noqa: B027 (most likelihoods have nothing to say)
+    def warn_of_output(self, output: Tensor, y: Tensor) -> None:
         """Warn, before training, of what the network's output leaves open.
 
         Args:
