@@ -43,6 +43,7 @@ class Likelihood(ABC, Generic[PredictionT]):
     is_softmax: bool = False  # whether adding one number to all outputs of a row leaves its prediction unchanged
     takes_noise_by_row: bool = False  # whether `log_prob` also takes learnt parameters with one entry for each row
     keeps_shape: bool = False  # whether `predict` takes outputs (draws, rows, ...) of the network's own shape
+    takes_missing: bool = False  # whether outputs are independent given the network's, so that targets may be NaN
     bounds_mean: bool = False  # whether `predict` needs the largest training target, as ``unit.most``
 
     @property

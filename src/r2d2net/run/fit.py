@@ -16,6 +16,7 @@ from r2d2net.errors import Argument, ParameterError, Shown, Text, Value, require
 from r2d2net.folder_lock import writing
 from r2d2net.inference import SVGI, Method, method_named
 from r2d2net.inference.variational import Variational
+from r2d2net.likelihoods.masked import Masked, masked_for
 from r2d2net.likelihoods.weighted import Weighted
 from r2d2net.model import BayesianModel
 from r2d2net.posterior import Posterior
@@ -29,7 +30,7 @@ from r2d2net.run.health import warn_of
 from r2d2net.run.more_epochs import digest_of, method_of, state_of, steps_before
 from r2d2net.run.on_ranks import draws_of, require_same_settings
 from r2d2net.run.prepare import Prepared, prepare
-from r2d2net.run.row_weights import require_weighing
+from r2d2net.run.row_weights import require_missing, require_weighing
 from r2d2net.run.several_runs import clear, run_several
 from r2d2net.run.split_batches import for_rank, with_shares
 from r2d2net.run.start_notice import warn_of_start
@@ -75,7 +76,8 @@ def fit(
 
     Args:
         model: The model; it is not changed.
-        data: (x, y) as tensors or arrays, a torch Dataset, or a DataLoader. For a network of graphs ((graph, nodes), y)
+        data: (x, y) as tensors or arrays, a torch Dataset, or a DataLoader. Numbers in y may be NaN, where there is no
+            target: of rows, or of some outputs of a row. For a network of graphs ((graph, nodes), y)
             or (graphs, y) (see `r2d2net.graphs`), or the same of torch_geometric: a Data with a train_mask, or a list,
             Dataset or DataLoader of graphs with targets.
         algorithm: Inference algorithm: an object of `r2d2net.inference`, such as ``SGLD(lr=0.01)``, or a name, such as
@@ -206,6 +208,8 @@ def fit(
         request = replace(request, model=model).with_epochs(prepared.batches.n, model)
         if group.is_first:
             warn_of_start(request.method, model, prepared.units)
+        if prepared.masked:
+            require_missing(request.method)
         request.method.require_batches(prepared.batches.per_epoch())
         if request.chosen is not None and verbose and sys.stderr.isatty():
             print(f"algorithm {request.chosen}", file=sys.stderr)
@@ -311,6 +315,8 @@ class Request:
             model = self.model
             if self.weighs:
                 model = model.with_likelihood(Weighted(model.likelihood))
+            elif isinstance(data, (tuple, list)) and len(data) == 2:
+                model = model.with_likelihood(masked_for(model.likelihood, data[1]))
             choice = choose(model, data, batch_size=self.batch_size, patience=self.patience)
             return replace(self, method=choice.method, automatic=False, chosen=choice.reason).checked(data)
         if self.weighs:
@@ -436,8 +442,11 @@ class Request:
             own = {"algorithm": describe(method), "model": describe_model(models[candidate])}
             settings = {**several, **own, **common}  # a resumed run that differs names the first that does
             every = self.checkpoint_every
-            likelihood = Weighted.of(self.model.likelihood, prepared.weights)
-            model = models[candidate] if prepared.weights is None else models[candidate].with_likelihood(likelihood)
+            model = models[candidate]
+            if prepared.weights is not None:
+                model = model.with_likelihood(Weighted.of(model.likelihood, prepared.weights))
+            elif prepared.masked:
+                model = model.with_likelihood(Masked(model.likelihood))
             is_part = method.runs > 1 or self.combine
             return Plan(model, method, prepared, settings, every, self.compares, is_part)
 
