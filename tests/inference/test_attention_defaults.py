@@ -43,6 +43,7 @@ def test_defaults_depend_on_attention(name):
     trainer = SVGI().build(model, n=500, steps=300)
     assert trainer.descent.largest_step == (0.03 if has else 0.3)
     assert trainer.warm_up == (1.0 if has else 0.6)
+    assert (trainer.local is None) == (has or name == "lenet")
     assert SVGI(lr=0.2, warm_up=0.5).build(model, n=500, steps=300).descent.largest_step == 0.2
     assert MAP().build(model.with_prior(rn.priors.Gaussian()), n=9, steps=9).descent.largest_step == (
         0.03 if has else 0.3

@@ -124,7 +124,7 @@ class Variational(Training):
             network, so that numbers may depend on the machine; `posterior.settings` then says "native" or False.
         estimator: "local" draws the activations of Linear and Conv layers that a pass calls once, "weights" the
             weights; the former costs up to twice as much a step and its gradients have less noise. None decides:
-            "local" where all Bayesian weights are of linear layers and no more than 100,000.
+            "local" where all Bayesian weights are of linear layers and no more than 100,000, without attention.
     """
 
     lr_rho: float | None = None
