@@ -56,6 +56,18 @@ def test_defaults_depend_on_attention(name):
     assert float(share.median()) > (0.001 if has else 0.011)
 
 
+def test_adapters_of_zero_beside_attention_start_as_wide_as_elsewhere():
+    """With a tenth of it their prior kept a pretrained Transformer as it was, whatever the data said."""
+    encoder = nn.Sequential(SelfAttention(), nn.Linear(4, 1))
+    model = rn.BayesianModel(rn.adapters.lora(encoder, 2))
+    trainer = SVGI(start="net").build(model, n=500, steps=300)
+    state = trainer.init(torch.zeros(5, 1), torch.Generator().manual_seed(0))
+    share = trainer.source(state).deviation() / model.he_scale()
+    for slot in model.bayesian:
+        own = slot.of(share)
+        assert bool((own > 0.011).any()) == slot.name.endswith("up.weight"), slot.name
+
+
 def test_frozen_attention_does_not_count():
     net = nn.Sequential(nn.TransformerEncoderLayer(8, 2, 16, batch_first=True).requires_grad_(False), nn.Linear(8, 1))
     assert not rn.BayesianModel(net).has_attention
