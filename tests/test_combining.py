@@ -67,3 +67,59 @@ def test_runs_of_other_rows_are_refused_where_units_do_not_tell() -> None:
     first, second = rn.fit(network, (X, Y), **how), rn.fit(network, (X, 10 - Y), **how)
     with pytest.raises(rn.ParameterError, match="differs in rows, or their order at 1"):
         rn.combine([first, second])
+
+
+def fitted(tmp_path: Any = None, **options: Any) -> Any:
+    defaults = {"epochs": 3, "restarts": 3, "combine": True, "jobs": 1, "verbose": False}
+    return rn.fit(model(), (X, Y), checkpoint_to=tmp_path, **{**defaults, **options})
+
+
+def test_restarts_combine_to_the_mixture_of_their_runs(tmp_path: Any) -> None:
+    """The parts are those that restarts would choose among, and are saved, loaded and resumed as one posterior."""
+    mixture = fitted(tmp_path)
+    held = (X[:9], Y[:9])
+    candidates = rn.fit(model(), (X, Y), epochs=3, restarts=3, validation=held, jobs=1, verbose=False)
+    best = min(candidates.candidates, key=lambda run: run["validation"])["restart"]
+    part = mixture.source.sources()[best]
+    assert torch.equal(part.state.mean, candidates.source.state.mean)
+    assert len({float(part.state.mean.sum()) for part in mixture.source.sources()}) == 3
+    assert mixture.settings["algorithm"]["type"] == "Combined"
+    assert mixture.settings["n"] == 60  # nothing is held out
+    predicted = mixture.predict(X, 9).samples
+    assert torch.equal(rn.load(tmp_path, rn.nets.mlp(3, [4], 1)).predict(X, 9).samples, predicted)
+    again = rn.fit(model(), (X, Y), epochs=3, restarts=3, combine=True, resume=tmp_path, jobs=1, verbose=False)
+    assert torch.equal(again.predict(X, 9).samples, predicted)
+    assert mixture.health["verdict"] == again.health["verdict"] != "not checked"
+    with pytest.raises(rn.CheckpointError, match="is of another run"):
+        fitted(None, resume=tmp_path, epochs=4)
+
+
+def test_validation_rows_correct_the_noise_of_the_whole_mixture() -> None:
+    """One factor for all parts, as their noise alone differs from that without validation rows."""
+    held = (X[:9], Y[:9] + torch.randn(9, generator=torch.Generator().manual_seed(3)))
+    one, other = fitted(validation=held), fitted()
+    ratios = torch.stack(
+        [
+            mine.state.noise["variance"] / theirs.state.noise["variance"]
+            for mine, theirs in zip(one.source.sources(), other.source.sources(), strict=True)
+        ]
+    )
+    assert float(ratios.max() / ratios.min()) == pytest.approx(1, rel=1e-5)
+    assert abs(float(ratios[0].log())) > 0.1
+    assert "validation" in one.history[-1]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"restarts": 1}, "^combine=True: there is one run; give restarts=4, say$"),
+        ({"prior": "auto"}, "^combine=True and prior='auto', which chooses among runs: leave one of them out$"),
+        ({"algorithm": "sgld"}, "^combine=True: SGLD has no mean-field posteriors to mix; use SVGI, CAVI, SVI"),
+        ({"algorithm": "mclmc"}, "^combine=True: MCLMC has no"),
+        ({"combine": "yes"}, "^combine='yes' is out of range: use True or False$"),
+    ],
+)
+def test_what_does_not_go_with_combine_is_one_line(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(rn.ParameterError, match=message) as caught:
+        fitted(**options)
+    assert "\n" not in str(caught.value)

@@ -229,7 +229,7 @@ def measure_units(x: Any, y: Tensor, *, inputs: bool, targets: bool, weights: Te
 
     Args:
         x: Inputs; only a table of floating numbers is standardised.
-        y: Targets.
+        y: Targets, NaN where there is none.
         inputs: Whether to standardise the inputs.
         targets: Whether to standardise the targets.
         weights: Weights of the rows; None for none.
@@ -241,9 +241,17 @@ def measure_units(x: Any, y: Tensor, *, inputs: bool, targets: bool, weights: Te
     units = no_units(reference)
     if inputs and isinstance(x, Tensor) and x.dim() == 2 and x.is_floating_point():
         units = units._replace(x_center=_center(x, weights), x_scale=_scale(x, weights))
-    if targets:
+    if targets and bool(y.isnan().any()):
+        units = units._replace(y=_of_known(y))
+    elif targets:
         units = units._replace(y=Unit(_center(y, weights), _scale(y, weights)))
     return units
+
+
+def _of_known(y: Tensor) -> Unit:
+    """Return the units of targets of which some are NaN, (rows, outputs): of each output by what it has."""
+    columns = [column[~column.isnan()] for column in y.unbind(1)]
+    return Unit(*(torch.stack([measure(own, None) for own in columns]) for measure in (_center, _scale)))
 
 
 def _center(values: Tensor, weights: Tensor | None) -> Tensor:

@@ -236,7 +236,7 @@ class Regression(Mixture):
         """Compute the log predictive density of each row, joint over its outputs.
 
         Args:
-            y: Targets of the rows, in the shape of ``mean``.
+            y: Targets of the rows, in the shape of ``mean``. One that is NaN is not known, and counts nothing.
 
         Returns:
             The log densities, (rows,).
@@ -247,9 +247,7 @@ class Regression(Mixture):
         variance = self.noise_variance.expand(self.samples.shape)
         target = like_draw(y, self.samples[0])
         terms = -0.5 * ((target - self.samples).square() / variance + torch.log(2 * math.pi * variance))
-        if terms.dim() > 2:
-            terms = terms.flatten(2).sum(-1)
-        return torch.logsumexp(terms, 0) - math.log(len(terms))
+        return joint_log_prob(terms, target)
 
 
 @dataclass(frozen=True)
@@ -442,7 +440,7 @@ class Counts(Mixture):
         """Compute the log predictive probability of each row, joint over its outputs.
 
         Args:
-            y: Counts of the rows, in the shape of ``mean``.
+            y: Counts of the rows, in the shape of ``mean``. One that is NaN is not known, and counts nothing.
 
         Returns:
             The log probabilities, (rows,).
@@ -452,9 +450,7 @@ class Counts(Mixture):
         """
         y = like_draw(y, self.samples[0])
         terms = torch.special.xlogy(y, self.samples) - self.samples - torch.lgamma(y + 1)
-        if terms.dim() > 2:
-            terms = terms.flatten(2).sum(-1)
-        return torch.logsumexp(terms, 0) - math.log(len(terms))
+        return joint_log_prob(terms, y)
 
 
 def _of_output(value: Any, shape: torch.Size, output: int) -> Any:
@@ -462,6 +458,22 @@ def _of_output(value: Any, shape: torch.Size, output: int) -> Any:
     if isinstance(value, Mixture):
         return value.of_output(output)
     return value.expand(shape)[..., output] if isinstance(value, Tensor) else value
+
+
+def joint_log_prob(terms: Tensor, y: Tensor) -> Tensor:
+    """Average the densities of draws, each the product over outputs with a known target.
+
+    Args:
+        terms: Log densities of each draw, row and output, (draws, rows) or (draws, rows, outputs).
+        y: Targets, in the shape of a draw; those that are NaN are not known.
+
+    Returns:
+        The logarithms, (rows,); 0 for a row without a target.
+    """
+    terms = torch.where(y.isnan(), 0, terms)
+    if terms.dim() > 2:
+        terms = terms.flatten(2).sum(-1)
+    return torch.logsumexp(terms, 0) - math.log(len(terms))
 
 
 def like_draw(y: Tensor, row: Tensor) -> Tensor:

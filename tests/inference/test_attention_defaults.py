@@ -43,6 +43,7 @@ def test_defaults_depend_on_attention(name):
     trainer = SVGI().build(model, n=500, steps=300)
     assert trainer.descent.largest_step == (0.03 if has else 0.3)
     assert trainer.warm_up == (1.0 if has else 0.6)
+    assert (trainer.local is None) == (has or name == "lenet")
     assert SVGI(lr=0.2, warm_up=0.5).build(model, n=500, steps=300).descent.largest_step == 0.2
     assert MAP().build(model.with_prior(rn.priors.Gaussian()), n=9, steps=9).descent.largest_step == (
         0.03 if has else 0.3
@@ -53,6 +54,18 @@ def test_defaults_depend_on_attention(name):
     share = trainer.source(state).deviation() / model.he_scale()
     assert float(share.median()) < (0.011 if has else 0.11)
     assert float(share.median()) > (0.001 if has else 0.011)
+
+
+def test_adapters_of_zero_beside_attention_start_as_wide_as_elsewhere():
+    """With a tenth of it their prior kept a pretrained Transformer as it was, whatever the data said."""
+    encoder = nn.Sequential(SelfAttention(), nn.Linear(4, 1))
+    model = rn.BayesianModel(rn.adapters.lora(encoder, 2))
+    trainer = SVGI(start="net").build(model, n=500, steps=300)
+    state = trainer.init(torch.zeros(5, 1), torch.Generator().manual_seed(0))
+    share = trainer.source(state).deviation() / model.he_scale()
+    for slot in model.bayesian:
+        own = slot.of(share)
+        assert bool((own > 0.011).any()) == slot.name.endswith("up.weight"), slot.name
 
 
 def test_frozen_attention_does_not_count():

@@ -1,11 +1,14 @@
 """Classes at positions and several labels in a row."""
 
+import warnings
+
 import pytest
 import torch
 from torch import nn
 from torch.nn import functional
 
 import r2d2net as rn
+from r2d2net.errors import FitWarning
 from r2d2net.inference import MAP, SGLD, SVGI
 from r2d2net.likelihoods import BernoulliLabels, CategoricalPositions
 from r2d2net.position_predictions import LabelProbabilities, PositionClasses
@@ -128,6 +131,30 @@ def test_targets_that_do_not_fit_are_one_line(likelihood, y, message):
     with pytest.raises(rn.R2D2NetError, match=message) as caught:
         rn.fit(rn.BayesianModel(unet(), likelihood=likelihood), (X, y), epochs=1, verbose=False)
     assert "\n" not in str(caught.value)
+
+
+def test_where_both_readings_fit_the_default_warns_and_what_is_stated_decides():
+    """Six tokens of six classes: the classes may be after the rows or last."""
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Embedding(5, 8), nn.Linear(8, 6))
+    data = TOKENS, TOKENS  # the class of a token is the token
+
+    def fit(likelihood, epochs=1):
+        return rn.fit(rn.BayesianModel(net, likelihood=likelihood), data, epochs=epochs, verbose=False)
+
+    line = r"^the output \(2, 6, 6\) may have classes after the rows, or last: give CategoricalPositions\(dim=1\), .*"
+    with pytest.warns(FitWarning, match=line) as said:
+        fit(CategoricalPositions())
+    assert len([each for each in said if "may have classes" in str(each.message)]) == 1
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", "the output")
+        fit(CategoricalPositions(dim=1))
+        right = fit(CategoricalPositions(dim=-1), epochs=60).predict(TOKENS, 10).label == TOKENS
+        rn.fit(rn.BayesianModel(unet(), likelihood=CategoricalPositions()), (X, PIXELS), epochs=1, verbose=False)
+    assert right.double().mean() > 0.9  # by chance a fifth
+    opt = rn.optim.SVGI(net, n=40, likelihood=CategoricalPositions())
+    with pytest.warns(FitWarning, match="may have classes"), opt.sampled_params():
+        opt.nll(net(TOKENS), TOKENS).backward()
 
 
 @pytest.mark.parametrize("arguments", [{"dim": 0}, {"ignore_index": 0}, {"ignore_index": -1.5}])

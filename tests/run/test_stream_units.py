@@ -29,7 +29,7 @@ def test_units_are_those_of_all_rows(size, dtype):
     """float64 moments of 101 rows of size 5000: their rounding errors are far below that of float32."""
     x, y = X.to(dtype), Y.to(dtype)
     batches = zip(x.split(size), y.split(size), strict=True)
-    units, rows = stream_units(batches, targets=True, like=y)
+    units, rows, _ = stream_units(batches, targets=True, like=y)
     whole = measure_units(x, y, inputs=True, targets=True)
     assert rows == 101
     for found, expected in zip((*units[:2], *units.y[:2]), (*whole[:2], *whole.y[:2]), strict=True):
@@ -134,6 +134,6 @@ def test_other_likelihoods_of_numbers(likelihood):
 
 
 def test_no_rows_have_no_units():
-    units, rows = stream_units((), targets=True, like=Y)
+    units, rows, _ = stream_units((), targets=True, like=Y)
     assert rows == 0
     assert torch.equal(units.y.scale, no_units(Y).y.scale)

@@ -355,6 +355,7 @@ class Method(ABC):
     suits_every_prior: ClassVar[bool] = True  # False: `build` refuses some priors by their traits
     suits_every_net: ClassVar[bool] = True  # False: `build` takes networks of one linear layer alone, or as follows
     takes_weights: ClassVar[bool] = True  # False: `fit` refuses weights of rows (`likelihoods.weighted`)
+    takes_missing: ClassVar[bool] = True  # False: `fit` refuses targets of which some are NaN (`likelihoods.masked`)
     needs_linear_path: ClassVar[bool] = False  # True: `build` refuses networks without a linear path
 
     @property

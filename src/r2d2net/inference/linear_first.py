@@ -82,6 +82,7 @@ class LinearFirst(Method):
     optimizes: ClassVar[bool] = False
     suits_every_net: ClassVar[bool] = False
     takes_weights: ClassVar[bool] = False
+    takes_missing: ClassVar[bool] = False
     needs_linear_path: ClassVar[bool] = True
 
     linear_share: float = 0.375

@@ -84,6 +84,7 @@ class LinearGibbs(Method):
     full_batch: ClassVar[bool] = True
     optimizes: ClassVar[bool] = False
     suits_every_net: ClassVar[bool] = False
+    takes_missing: ClassVar[bool] = False
 
     chains: int = 4
     mean_r2: float | None = None

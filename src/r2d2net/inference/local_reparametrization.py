@@ -30,7 +30,14 @@ FEW_WEIGHTS = 100_000
 
 
 def is_cheap_for(model: BayesianModel[Any]) -> bool:
-    """Return whether all Bayesian weights belong to linear layers and are few enough for a cheap second product."""
+    """Return whether all Bayesian weights belong to linear layers and are few enough for a cheap second product.
+
+    Not in networks with attention: their linear layers are over positions, which draws of activations take for
+    independent. A small vision transformer had, on 400 validation rows of scikit-learn's digits, accuracy .88 by
+    activations and .925 by weights (one seed), in less than half the time.
+    """
+    if model.has_attention:
+        return False
     linear = {
         f"{name}.{own}".lstrip(".")
         for name, module in model.net.named_modules()

@@ -72,6 +72,25 @@ class MeanFieldMixture(DrawSource[MixtureState]):
         return MeanFieldMixture([source.with_noise_factor(factor) for source in self.sources()])
 
 
+def mixture_of(sources: Sequence[DrawSource[Any]]) -> MeanFieldMixture:
+    """Build the equal mixture of the posteriors of several runs.
+
+    Args:
+        sources: Sources of draws of mean-field posteriors of one model.
+
+    Returns:
+        The mixture.
+
+    Raises:
+        CheckpointError: If one of them is of another kind.
+    """
+    own = [source for source in sources if isinstance(source, MeanFieldDraws)]
+    if len(own) < len(sources):
+        wrong = next(source for source in sources if not isinstance(source, MeanFieldDraws))
+        raise CheckpointError(("the saved run's parts are ", Value(type(wrong))), fix="fit again")
+    return MeanFieldMixture(own)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Combined(Method):
     """How a mixture was made, which a file names.
@@ -91,9 +110,4 @@ class Combined(Method):
 
     def read(self, saved: Tensors, model: BayesianModel[Any], *, n: int, steps: int) -> MeanFieldMixture:
         method = ALGORITHMS.get_class(self.of["type"])(**self.of["arguments"])
-        sources = [method.read(part(saved, f"parts/{k}/"), model, n=n, steps=steps) for k in range(self.parts)]
-        wrong = next((source for source in sources if not isinstance(source, MeanFieldDraws)), None)
-        if wrong is not None:
-            problem = ("the saved run's parts are ", Value(type(wrong)))
-            raise CheckpointError(problem, fix="fit again")
-        return MeanFieldMixture(sources)
+        return mixture_of([method.read(part(saved, f"parts/{k}/"), model, n=n, steps=steps) for k in range(self.parts)])

@@ -48,7 +48,11 @@ def start_watch(y: Tensor, noise: Noise) -> Watch:
     variance = zero
     if "variance" in noise and y.dim() == 2:
         own = y[:, : len(noise["variance"])]  # without weights of rows
-        variance = own.var(0, correction=0).expand_as(noise["variance"]).clone()
+        if bool(own.isnan().any()):  # outputs without a target
+            spread = torch.stack([column[~column.isnan()].var(correction=0) for column in own.unbind(1)])
+        else:
+            spread = own.var(0, correction=0)
+        variance = spread.expand_as(noise["variance"]).clone()
     return Watch(zero.clone(), variance, zero.clone(), zero.clone())
 
 

@@ -112,7 +112,7 @@ class Variational(Training):
         lr_rho: Largest step size for rho; by default a third of lr (SVI and Radial: a twentieth).
         variance: "free" or "scaled" (see the module's docstring).
         initial_scale: s at the start, as a share of He's sqrt(2 / fan-in); networks with attention start at a tenth of
-            it, since noise in many layers of one width adds up.
+            it, since noise in many layers of one width adds up, but for adapters of zero, which would stay there.
         warm_up: Share of the steps over which the KL's weight rises from 0 to 1; None takes 0.6, however few the rows,
             and 1 for networks with attention.
             Without it a network of few rows is shrunk to a constant before the likelihood is heard, and stays there:
@@ -126,7 +126,7 @@ class Variational(Training):
             "graphs" records the step of a small perceptron on a CUDA device as a CUDA graph (see `graphed_step`).
         estimator: "local" draws the activations of Linear and Conv layers that a pass calls once, "weights" the
             weights; the former costs up to twice as much a step and its gradients have less noise. None decides:
-            "local" where all Bayesian weights are of linear layers and no more than 100,000.
+            "local" where all Bayesian weights are of linear layers and no more than 100,000, without attention.
     """
 
     lr_rho: float | None = None
@@ -230,8 +230,7 @@ class MeanField(Trainer[VariationalState]):
             noise=model.likelihood.init(y, unit),
             buffers=model.buffers(),
         )
-        share = self.settings.initial_scale * (ATTENTION_SHARE if model.has_attention else 1)
-        start = model.he_scale().mul_(share)
+        start = self._first_deviation(mean)
         if self.scales.update.needs_draw:
             known = Known(off_zero(model, mean, start, generator))
         else:
@@ -241,6 +240,21 @@ class MeanField(Trainer[VariationalState]):
         for rho, *block in zip(*map(self.blocks.of, (state.rho, start, state.precision)), strict=True):
             rho.copy_(self.family.form.start(*block))
         return state
+
+    def _first_deviation(self, mean: Tensor) -> Tensor:
+        """Return the initial deviations: a tenth in networks with attention, but for weights of exactly zero.
+
+        Those are of adapters, and at no solution yet. Sure that they are zero, their prior would keep them there.
+        """
+        share = self.settings.initial_scale
+        if not self.model.has_attention:
+            return self.model.he_scale().mul_(share)
+        wide, start = self.model.he_scale().mul_(share), self.model.he_scale().mul_(share * ATTENTION_SHARE)
+        for slot in self.model.bayesian:
+            if slot.prior is not None and slot.prior.known_deviation is None:
+                own = slot.of(start)
+                own.copy_(torch.where(slot.of(mean) == 0, slot.of(wide), own))
+        return start
 
     # --- one step
 

@@ -43,6 +43,7 @@ class Likelihood(ABC, Generic[PredictionT]):
     is_softmax: bool = False  # whether adding one number to all outputs of a row leaves its prediction unchanged
     takes_noise_by_row: bool = False  # whether `log_prob` also takes learnt parameters with one entry for each row
     keeps_shape: bool = False  # whether `predict` takes outputs (draws, rows, ...) of the network's own shape
+    takes_missing: bool = False  # whether outputs are independent given the network's, so that targets may be NaN
     bounds_mean: bool = False  # whether `predict` needs the largest training target, as ``unit.most``
 
     @property
@@ -96,6 +97,14 @@ class Likelihood(ABC, Generic[PredictionT]):
                 fix = ("if they are classes, give ", categorical, " (Gaussian is the default)")
             needs = f" outputs, the likelihood {type(self).__name__} needs {needed} for these targets"
             raise DataError(("gives ", Value(width), needs), argument="net", fix=fix)
+
+    def warn_of_output(self, output: Tensor, y: Tensor) -> None:
+        """Warn, before training, of what the network's output leaves open.
+
+        Args:
+            output: Output of the network for some rows.
+            y: Converted targets of these rows.
+        """
 
     def network_scale(self, y: Tensor) -> Tensor:
         """Convert checked targets to the scale on which they are standardised and the network sees them.

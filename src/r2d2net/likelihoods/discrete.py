@@ -89,6 +89,7 @@ class Poisson(Likelihood[Counts]):
 
     centered: bool = False
     takes_noise_by_row = True
+    takes_missing = True
 
     def target(self, y: Tensor) -> Tensor:
         return count_target(y, "a Poisson likelihood")

@@ -39,6 +39,7 @@ class Gaussian(Likelihood[Regression]):
     noise: float | None = None
     standardizes = True
     takes_noise_by_row = True
+    takes_missing = True
 
     def __post_init__(self) -> None:
         if self.noise is not None:
@@ -123,6 +124,7 @@ class Heteroscedastic(Likelihood[Regression]):
     """Normal noise whose log variance is the second half of the network's outputs."""
 
     standardizes = True
+    takes_missing = True
 
     def target(self, y: Tensor) -> Tensor:
         return real_target(y, "a heteroscedastic likelihood")

@@ -135,7 +135,7 @@ class LogRegression(Mixture):
         """Compute the log predictive density of each row, joint over its outputs.
 
         Args:
-            y: Targets of the rows, in the shape of ``mean``.
+            y: Targets of the rows, in the shape of ``mean``. One that is NaN is not known, and counts nothing.
 
         Returns:
             The log densities, (rows,); minus infinity where a target is not positive.
@@ -144,10 +144,10 @@ class LogRegression(Mixture):
             DataError: If ``y`` has another shape.
         """
         target = like_draw(y, self.samples[0])
-        positive = target > 0
+        positive = ~(target <= 0)  # or NaN
         log_y = torch.where(positive, target, 1.0).log()
         rows = len(target)
-        density = self.log.log_prob(log_y) - log_y.reshape(rows, -1).sum(-1)
+        density = self.log.log_prob(log_y) - log_y.reshape(rows, -1).nansum(-1)
         return density.where(positive.reshape(rows, -1).all(-1), -torch.inf)
 
 

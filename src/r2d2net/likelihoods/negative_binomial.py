@@ -23,7 +23,7 @@ from r2d2net.likelihoods.base import Likelihood, Noise, Unit, like_target, varia
 from r2d2net.likelihoods.discrete import LARGEST_LOG_RATE, count_target, log_mean
 from r2d2net.likelihoods.grid_draws import draw_from_grid
 from r2d2net.likelihoods.reach import within_reach
-from r2d2net.prediction import MOST_COUNT, Mixture, like_draw
+from r2d2net.prediction import MOST_COUNT, Mixture, joint_log_prob, like_draw
 from r2d2net.priors.latent_noise import count_noise
 
 LEAST, MOST, GRID = 0.02, 1e4, 64  # of the concentration
@@ -85,7 +85,7 @@ class DispersedCounts(Mixture):
         """Compute the log predictive probability of each row, joint over its outputs.
 
         Args:
-            y: Counts of the rows, in the shape of ``mean``.
+            y: Counts of the rows, in the shape of ``mean``. One that is NaN is not known, and counts nothing.
 
         Returns:
             The log probabilities, (rows,).
@@ -95,9 +95,7 @@ class DispersedCounts(Mixture):
         """
         y = like_draw(y, self.samples[0])
         terms = _log_prob(y, self.samples.log(), self.concentration.expand(self.samples.shape))
-        if terms.dim() > 2:
-            terms = terms.flatten(2).sum(-1)
-        return torch.logsumexp(terms, 0) - math.log(len(terms))
+        return joint_log_prob(terms, y)
 
     def _exact(self) -> tuple[Tensor, Tensor]:
         mean = self.samples.double().clamp(max=MOST_COUNT / 8)
@@ -112,6 +110,7 @@ class NegativeBinomial(Likelihood[DispersedCounts]):
     """
 
     takes_noise_by_row = True
+    takes_missing = True
 
     def target(self, y: Tensor) -> Tensor:
         return count_target(y, "a negative binomial likelihood")

@@ -7,13 +7,14 @@ A row without any class counts nothing; so do rows of one class each that are wi
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
-from r2d2net.errors import Argument, DataError, Shown, Value, require
+from r2d2net.errors import Argument, DataError, FitWarning, Shown, Value, require
 from r2d2net.likelihoods.base import Likelihood, Noise, Unit
 from r2d2net.position_predictions import LabelProbabilities, PositionClasses
 
@@ -24,16 +25,17 @@ class CategoricalPositions(Likelihood[PositionClasses]):
 
     Args:
         dim: Where the logits of a position are in the network's output: 1 for (rows, classes, *positions), as of
-            images, -1 for (rows, *positions, classes), as of texts.
+            images, -1 for (rows, *positions, classes), as of texts. None reads them as 1 does, and warns where the
+            shapes would fit -1 as well.
         ignore_index: The value of y where there is no class.
     """
 
-    dim: int = 1
+    dim: int | None = None
     ignore_index: int = -100
     keeps_shape = True
 
     def __post_init__(self) -> None:
-        require(self.dim in (1, -1), "dim", self.dim, "use 1 or -1")
+        require(self.dim in (None, 1, -1), "dim", self.dim, "use 1 or -1")
         whole = isinstance(self.ignore_index, int) and not isinstance(self.ignore_index, bool)
         require(whole and self.ignore_index < 0, "ignore_index", self.ignore_index, "use a whole number below 0")
 
@@ -62,12 +64,19 @@ class CategoricalPositions(Likelihood[PositionClasses]):
             problem = ("holds class ", Value(int(y.max())), f" and {positions} positions in a row, ", Argument("net"))
             raise DataError((*problem, f" gives {width} numbers for them"), argument="y", fix="they must agree")
 
+    def warn_of_output(self, output: Tensor, y: Tensor) -> None:
+        both = y.dim() > 1 and all(output.movedim(dim, -1).shape[:-1] == y.shape for dim in (1, -1))
+        if self.dim is None and both:
+            shape = f"the output {tuple(output.shape)} may have classes after the rows, or last"
+            fix = "give CategoricalPositions(dim=1), as it is read now, or dim=-1"
+            warnings.warn(f"{shape}: {fix}", FitWarning, stacklevel=3)
+
     def log_prob(self, output: Tensor, y: Tensor, noise: Noise) -> Tensor:
         if output.dim() != y.dim() + 1 or self._last(output).shape[:-1] != y.shape:
-            other = -self.dim
+            other = -self._dim
             fits = output.dim() == y.dim() + 1 and output.movedim(other, -1).shape[:-1] == y.shape
             own = Argument("likelihood", Shown(f"rn.likelihoods.CategoricalPositions(dim={other})"))
-            wanted = f"{tuple(y.shape)} and a dimension of classes, {'last' if self.dim == -1 else 'after the rows'}"
+            wanted = f"{tuple(y.shape)} and a dimension of classes, {'last' if self._dim == -1 else 'after the rows'}"
             problem = ("the network's output has shape ", Value(tuple(output.shape)), f", the targets need {wanted}")
             raise DataError(problem, fix=("give ", own) if fits else "they must agree")
         logits = self._last(output)
@@ -77,11 +86,15 @@ class CategoricalPositions(Likelihood[PositionClasses]):
 
     def predict(self, outputs: Tensor, noise: Noise, unit: Unit) -> PositionClasses:
         """Compute the probabilities of the classes at outputs of the network's own shape, after that of draws."""
-        logits = outputs.movedim(self.dim + 1 if self.dim > 0 else self.dim, -1)
+        logits = outputs.movedim(self._dim + 1 if self._dim > 0 else self._dim, -1)
         return PositionClasses(torch.softmax(logits, -1), self.ignore_index)
 
+    @property
+    def _dim(self) -> int:
+        return 1 if self.dim is None else self.dim
+
     def _last(self, output: Tensor) -> Tensor:
-        return output.movedim(self.dim, -1)
+        return output.movedim(self._dim, -1)
 
 
 @dataclass(frozen=True)

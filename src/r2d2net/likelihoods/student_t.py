@@ -29,7 +29,7 @@ from r2d2net.errors import require
 from r2d2net.likelihoods.base import Likelihood, Noise, Unit, like_target, real_target, variance_over_rows
 from r2d2net.likelihoods.gaussian import LEAST_VARIANCE
 from r2d2net.likelihoods.grid_draws import draw_from_grid
-from r2d2net.prediction import MOST_STEPS, Mixture, like_draw
+from r2d2net.prediction import MOST_STEPS, Mixture, joint_log_prob, like_draw
 from r2d2net.priors.base import positive_finite
 from r2d2net.priors.half_cauchy_product import draw_inverse_gamma
 
@@ -102,7 +102,7 @@ class HeavyTailed(Mixture):
         """Compute the log predictive density of each row, joint over its outputs.
 
         Args:
-            y: Targets of the rows, in the shape of ``mean``.
+            y: Targets of the rows, in the shape of ``mean``. One that is NaN is not known, and counts nothing.
 
         Returns:
             The log densities, (rows,).
@@ -113,9 +113,7 @@ class HeavyTailed(Mixture):
         target = like_draw(y, self.samples[0])
         scale, df = self.scale.expand(self.samples.shape), self.df.expand(self.samples.shape)
         terms = log_density((target - self.samples).square(), scale.square(), df)
-        if terms.dim() > 2:
-            terms = terms.flatten(2).sum(-1)
-        return torch.logsumexp(terms, 0) - math.log(len(terms))
+        return joint_log_prob(terms, target)
 
     def _exact(self) -> tuple[Tensor, Tensor, Tensor]:
         samples = self.samples.double()
@@ -132,6 +130,7 @@ class StudentT(Likelihood[HeavyTailed]):
 
     standardizes = True
     takes_noise_by_row = True
+    takes_missing = True
 
     def target(self, y: Tensor) -> Tensor:
         return real_target(y, "a Student's t likelihood")

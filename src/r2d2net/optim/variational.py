@@ -34,6 +34,7 @@ from r2d2net.inference.base import flatten, unflatten
 from r2d2net.inference.mean_field_family import VariationalState, in_log_scale
 from r2d2net.inference.variational import Gradients, MeanField, Variational
 from r2d2net.likelihoods.base import Likelihood, Noise
+from r2d2net.likelihoods.masked import masked_for
 from r2d2net.model import AnyPrior, BayesianModel
 from r2d2net.network_inputs import Units
 from r2d2net.optim.bare_parameters import BareNetwork, bare_network, moved_to
@@ -139,7 +140,7 @@ class VariationalOptimizer(torch.optim.Optimizer):
         self._pending = False  # whether the gradients of the parameters are those of the present draw alone
         self._stash: Kept | None = None
         self._next_noise: Noise | None = None
-        self._flat_target = True
+        self._flat_target, self._has_output = True, False
 
     def _method(self, **settings: Any) -> Variational:
         known = {field.name for field in fields(self.method)}
@@ -335,7 +336,7 @@ class VariationalOptimizer(torch.optim.Optimizer):
 
         Args:
             output: Output of the network, (rows, width).
-            y: Targets of the rows, standardised as the network sees them.
+            y: Targets of the rows, standardised as the network sees them; numbers that are not known are NaN.
 
         Returns:
             The loss, a scalar.
@@ -344,12 +345,15 @@ class VariationalOptimizer(torch.optim.Optimizer):
             ParameterError: If the likelihood was not given.
             DataError: If the targets do not fit the likelihood or the output.
         """
-        likelihood = self._known_likelihood()
+        likelihood = masked_for(self._known_likelihood(), y)
         state = self.posterior_state if self._state is None else self._state
         self._flat_target = y.dim() == 1
         target = likelihood.network_scale(likelihood.target(y))
         target = target.to(state.mean.dtype) if target.is_floating_point() else target
         output = output.to(state.mean.dtype)
+        if not self._has_output:
+            likelihood.warn_of_output(output, target)
+            self._has_output = True
         if not state.noise:
             likelihood.require_width(output[:1].numel(), target)
             _warn_of_units(likelihood, target)
@@ -547,7 +551,7 @@ class VariationalOptimizer(torch.optim.Optimizer):
 def _warn_of_units(likelihood: Likelihood[Any], target: Tensor) -> None:
     """Warn of targets far from the units in which steps and the bounds of the noise are."""
     if likelihood.standardizes and len(target) > 1:
-        scale = float(target.double().std())
+        scale = float(target[~target.isnan()].double().std())
         if not 1 / FAR < scale < FAR:
             fix = "standardise them, and give posterior(units=...) their centre and scale"
             warnings.warn(f"y has standard deviation {scale:.3g}: {fix}", FitWarning, stacklevel=3)

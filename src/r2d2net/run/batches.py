@@ -202,11 +202,18 @@ def mix(seed: int, number: int) -> int:
 
 
 def as_arrays(
-    data: Any, device: torch.device, dtype: torch.dtype, name: str = "data", inputs: Sequence[str] | None = None
+    data: Any,
+    device: torch.device,
+    dtype: torch.dtype,
+    name: str = "data",
+    inputs: Sequence[str] | None = None,
+    *,
+    missing: bool = False,
 ) -> Arrays:
     """Convert (x, y) to finite tensors of equal length on the model's device, floating inputs in its dtype.
 
-    Errors call the argument that holds x and y by ``name``. Inputs by name are in the order of ``inputs``.
+    Errors call the argument that holds x and y by ``name``. Inputs by name are in the order of ``inputs``. With
+    ``missing`` targets may be NaN.
     """
     x, y = pair(data, name)
     if isinstance(x, Mapping):
@@ -216,7 +223,7 @@ def as_arrays(
         fix = f"give {', '.join(inputs)}"
         raise DataError((f"has {len(x)} inputs, the network takes ", Value(len(inputs))), argument="x", fix=fix)
     x = tuple(_tensor(part, "x", device, dtype, mask=True) for part in x) if several else _tensor(x, "x", device, dtype)
-    y = _tensor(y, "y", device, dtype)
+    y = _tensor(y, "y", device, dtype, missing=missing)
     parts = x if isinstance(x, tuple) else (x,)
     rows = {len(part) for part in parts if part.dim() > 0}
     if any(part.dim() == 0 for part in (*parts, y)):
@@ -330,7 +337,9 @@ def _require_digits(tensor: Tensor, name: str, dtype: torch.dtype) -> None:
         )
 
 
-def _tensor(value: Any, name: str, device: torch.device, dtype: torch.dtype, *, mask: bool = False) -> Tensor:
+def _tensor(
+    value: Any, name: str, device: torch.device, dtype: torch.dtype, *, mask: bool = False, missing: bool = False
+) -> Tensor:
     if isinstance(value, Tensor):
         tensor = value.detach()
     else:
@@ -345,7 +354,7 @@ def _tensor(value: Any, name: str, device: torch.device, dtype: torch.dtype, *, 
     if tensor.is_floating_point():
         _require_digits(tensor, name, dtype)
         tensor = tensor.to(dtype)
-        bad = ~torch.isfinite(tensor)
+        bad = torch.isinf(tensor) if missing else ~torch.isfinite(tensor)
         if bool(bad.any()) and not (mask and is_mask(tensor)):
             where = tuple(int(i) for i in torch.nonzero(bad)[0])
             problem = ("holds ", Value(tensor[where].item()), f" at {where}")

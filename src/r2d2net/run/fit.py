@@ -16,6 +16,8 @@ from r2d2net.errors import Argument, ParameterError, Shown, Text, Value, require
 from r2d2net.folder_lock import writing
 from r2d2net.inference import SVGI, Method, method_named
 from r2d2net.inference.sharded import drawing_weights
+from r2d2net.inference.variational import Variational
+from r2d2net.likelihoods.masked import Masked, masked_for
 from r2d2net.likelihoods.weighted import Weighted
 from r2d2net.model import BayesianModel
 from r2d2net.posterior import Posterior
@@ -30,7 +32,7 @@ from r2d2net.run.more_epochs import digest_of, method_of, state_of, steps_before
 from r2d2net.run.on_ranks import draws_of, require_same_settings
 from r2d2net.run.prepare import Prepared, prepare
 from r2d2net.run.ray_runs import require_cluster
-from r2d2net.run.row_weights import require_weighing
+from r2d2net.run.row_weights import require_missing, require_weighing
 from r2d2net.run.several_runs import clear, run_several
 from r2d2net.run.split_batches import for_rank, with_shares
 from r2d2net.run.start_notice import warn_of_start
@@ -57,6 +59,7 @@ def fit(
     prior: Literal["auto"] | Posterior[PredictionT] | None = None,
     start: Posterior[PredictionT] | None = None,
     restarts: int = 1,
+    combine: bool = False,
     jobs: int | None = None,
     n: int | None = None,
     weights: Any = None,
@@ -76,7 +79,8 @@ def fit(
 
     Args:
         model: The model; it is not changed.
-        data: (x, y) as tensors or arrays, a torch Dataset, or a DataLoader. For a network of graphs ((graph, nodes), y)
+        data: (x, y) as tensors or arrays, a torch Dataset, or a DataLoader. Numbers in y may be NaN, where there is no
+            target: of rows, or of some outputs of a row. For a network of graphs ((graph, nodes), y)
             or (graphs, y) (see `r2d2net.graphs`), or the same of torch_geometric: a Data with a train_mask, or a list,
             Dataset or DataLoader of graphs with targets.
         algorithm: Inference algorithm: an object of `r2d2net.inference`, such as ``SGLD(lr=0.01)``, or a name, such as
@@ -109,6 +113,8 @@ def fit(
             trained side by side, see `run.side_by_side`). Several runs, of restarts or of priors, need
             validation: where none is given a tenth of the rows is held out and not used for training.
             ``posterior.candidates`` has the scores of all; a run that diverges cannot be chosen.
+        combine: Keep all ``restarts`` as one posterior, an equal mixture, in place of the best; nothing is held out.
+            For SVGI, CAVI, SVI, MFVI and Radial; of finished fits `combine` makes the same.
         jobs: Number of runs at a time on a CPU (restarts, members of an ensemble, chains), in processes of one thread
             each; by default the number of cores. 1 runs them one after the other in this process. The result is
             bitwise the same. On a GPU it is always 1. Up to eight runs of a small perceptron (Linear layers and
@@ -174,6 +180,7 @@ def fit(
             "restarts": None if restarts == 1 else restarts,
             "ranks": "sharded" if ranks == "sharded" else None,
             "cluster": cluster,
+            "combine": combine or None,
         }
         own = {"epochs": epochs, "batch_size": batch_size, "seed": seed, "callbacks": watching, "verbose": verbose}
         return next_posterior(prior, model, data, others, **own)
@@ -191,6 +198,7 @@ def fit(
         score=score,
         prior=prior,
         restarts=restarts,
+        combine=combine,
         jobs=jobs,
         n=n,
         standardize=standardize,
@@ -215,6 +223,8 @@ def fit(
         request = replace(request, model=model).with_epochs(prepared.batches.n, model)
         if group.is_first:
             warn_of_start(request.method, model, prepared.units)
+        if prepared.masked:
+            require_missing(request.method)
         request.method.require_batches(prepared.batches.per_epoch())
         if request.chosen is not None and verbose and sys.stderr.isatty():
             print(f"algorithm {request.chosen}", file=sys.stderr)
@@ -278,6 +288,7 @@ class Request:
     score: Literal["nll", "auroc"] = "nll"
     prior: Literal["auto"] | None = None
     restarts: int = 1
+    combine: bool = False
     jobs: int | None = 1
     n: int | None = None
     standardize: bool = True
@@ -293,6 +304,11 @@ class Request:
         """The folder of the run; None if nothing is written."""
         place = self.checkpoint_to if self.resume is None else self.resume
         return None if place is None else Path(place)
+
+    @property
+    def compares(self) -> bool:
+        """Whether validation chooses among several runs."""
+        return len(self.models()) * self.restarts > 1 and not self.combine
 
     @property
     def resumes(self) -> bool:
@@ -322,6 +338,8 @@ class Request:
             model = self.model
             if self.weighs:
                 model = model.with_likelihood(Weighted(model.likelihood))
+            elif isinstance(data, (tuple, list)) and len(data) == 2:
+                model = model.with_likelihood(masked_for(model.likelihood, data[1]))
             asked: dict[str, Any] = {"batch_size": self.batch_size, "patience": self.patience, "shares": self.shares}
             choice = choose(model, data, **asked)
             return replace(self, method=choice.method, automatic=False, chosen=choice.reason).checked(data)
@@ -330,7 +348,7 @@ class Request:
         fix: Text
         method, validation, batch_size = self.method, self.validation, self.batch_size
         streams = isinstance(data, (DataLoader, Dataset))
-        compared = len(self.models()) * self.restarts > 1
+        compared = self.compares
         cause = Argument("restarts", self.restarts) if self.restarts > 1 else Argument("prior", self.prior)
         if compared and validation is None:
             if streams:
@@ -344,9 +362,11 @@ class Request:
         if self.patience is not None and not method.optimizes:
             problem = f": {name} keeps draws of many epochs"
             raise ParameterError(problem, argument="patience", value=self.patience, fix="leave it out")
-        if compared and method.runs > 1:
+        if (compared or self.combine) and method.runs > 1:
             problem = f": {name} makes {method.runs} runs of its own"
             raise ParameterError(problem, argument=cause.name, value=cause.value, fix="leave it out")
+        if self.combine:
+            self._check_combine()
         if method.full_batch:
             if streams:
                 stream = ("is a ", Value(type(data)), f": {name} needs all rows at once")
@@ -372,6 +392,20 @@ class Request:
             return replace(self, epochs=max(epochs, STEPS_OF_A_GRAPH) if whole else epochs)
         return replace(self, epochs=epochs_for(n, self.batch_size, self.method, model))
 
+    def _check_combine(self) -> None:
+        """Check what goes with a mixture of several runs."""
+        problem: Text = ""
+        fix: Text = "leave one of them out"
+        if self.restarts == 1:
+            problem, fix = ": there is one run", ("give ", Argument("restarts", 4), ", say")
+        elif self.prior is not None:
+            problem = ("and ", Argument("prior", self.prior), ", which chooses among runs")
+        elif not isinstance(self.method, Variational):
+            problem = f": {type(self.method).__name__} has no mean-field posteriors to mix"
+            fix = "use SVGI, CAVI, SVI, MFVI or Radial"
+        if problem:
+            raise ParameterError(problem, argument="combine", value=True, fix=fix)
+
     def _check_each(self) -> None:
         """Check each argument by itself."""
         problem: Text
@@ -381,6 +415,7 @@ class Request:
         if self.epochs is not None:
             require_whole("epochs", self.epochs)
         require_whole("restarts", self.restarts)
+        require(isinstance(self.combine, bool), "combine", self.combine, "use True or False")
         require_seed(self.seed)
         if not isinstance(self.model, BayesianModel):
             problem = ("is a ", Value(type(self.model)))
@@ -406,9 +441,9 @@ class Request:
         models = self.models()
         methods = {name: self.method.settled(model) for name, model in models.items()}
         method = self.method
-        compared = len(models) * self.restarts > 1
         assert self.epochs is not None
         common = {
+            **({"combine": True} if self.combine else {}),
             **({} if self.chosen is None else {"chosen": self.chosen}),
             "network": network_text(self.model),
             "epochs": int(self.epochs),
@@ -431,8 +466,12 @@ class Request:
             own = {"algorithm": describe(method), "model": describe_model(models[candidate])}
             settings = {**several, **own, **common}  # a resumed run that differs names the first that does
             every = self.checkpoint_every
-            likelihood = Weighted.of(self.model.likelihood, prepared.weights)
-            model = models[candidate] if prepared.weights is None else models[candidate].with_likelihood(likelihood)
-            return Plan(model, method, prepared, settings, every, compared, method.runs > 1)
+            model = models[candidate]
+            if prepared.weights is not None:
+                model = model.with_likelihood(Weighted.of(model.likelihood, prepared.weights))
+            elif prepared.masked:
+                model = model.with_likelihood(Masked(model.likelihood))
+            is_part = method.runs > 1 or self.combine
+            return Plan(model, method, prepared, settings, every, self.compares, is_part)
 
         return [plan(candidate, run) for candidate in models for run in range(max(self.restarts, method.runs))]

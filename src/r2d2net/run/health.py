@@ -46,6 +46,7 @@ from r2d2net.inference import DrawSource
 from r2d2net.inference.base import Draws
 from r2d2net.inference.mean_field_family import MeanFieldDraws
 from r2d2net.inference.split_r_hat import effective_draws, split_r_hat
+from r2d2net.likelihoods.masked import has_missing, masked_for
 from r2d2net.model import BayesianModel
 from r2d2net.network_inputs import no_units
 from r2d2net.position_predictions import PositionClasses
@@ -261,10 +262,16 @@ def _rows(prepared: Prepared, source: DrawSource[Any]) -> tuple[Any, Tensor] | N
         x, y = prepared.batches.x, prepared.batches.y
     elif prepared.validation is not None:
         likelihood = source.model.likelihood
-        x, y = prepared.validation[0], likelihood.network_scale(likelihood.target(prepared.validation[1]))
+        x, held = prepared.validation
+        y = likelihood.network_scale(masked_for(likelihood, held).target(held))
         x, y = prepared.units.inputs(x), prepared.units.targets(y)
     else:
         return None
+    if has_missing(y):  # rows whose targets are all there
+        whole = (~y.isnan().any(1)).nonzero()[:, 0]
+        if len(whole) < LEAST_ROWS:
+            return None
+        x, y = take(x, whole), y[whole]
     most = ROWS if isinstance(x, Tensor) and x.dim() == 2 else FEW_ROWS
     rows = torch.linspace(0, len(y) - 1, min(len(y), most), device=y.device).round().long()
     return take(x, rows), y[rows]

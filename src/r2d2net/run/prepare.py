@@ -14,6 +14,7 @@ from torch.utils.data import DataLoader, Dataset
 
 from r2d2net.errors import Argument, DataError, ParameterError, R2D2NetError, Value, require
 from r2d2net.inference.base import Batch
+from r2d2net.likelihoods.masked import Masked, has_missing, masked_for, require_some
 from r2d2net.likelihoods.weighted import Weighted
 from r2d2net.model import BayesianModel, refusing_inputs
 from r2d2net.network_inputs import Units, measure_units, no_units
@@ -51,6 +52,7 @@ class Prepared:
     is_whole: bool = True  # whether the batches, each row once, are all that the posterior is of
     weights: Tensor | None = None  # of the rows, whose targets then have them as a column (`likelihoods.weighted`)
     plain_y: Tensor | None = None  # the targets without that column
+    masked: bool = False  # whether some targets are NaN
     model: BayesianModel[Any] | None = None  # with the names of its inputs, where the data have them
 
     @property
@@ -87,7 +89,8 @@ def prepare(
             raise ParameterError(stream, argument="weights", fix="leave it out")
         return _prepare_stream(model, data, batch_size, seed, validation, n, standardize, ranks)
     model = named_inputs(model, pair(data)[0])
-    x, y = as_arrays(data, model.device, model.dtype, inputs=model.inputs)
+    missing = model.likelihood.takes_missing
+    x, y = as_arrays(data, model.device, model.dtype, inputs=model.inputs, missing=missing)
     if n is not None and n != len(y):
         raise ParameterError(
             f", the data have {len(y)} rows", argument="n", value=n, fix=("leave ", Argument("n"), " out")
@@ -95,7 +98,8 @@ def prepare(
     weights = None if weights is None else row_weights(weights, len(y), y.device)
     held: tuple[Any, Tensor] | None = None
     if isinstance(validation, (tuple, list, Mapping)):
-        held = _own_copy(as_arrays(validation, model.device, model.dtype, "validation", model.inputs))
+        given = as_arrays(validation, model.device, model.dtype, "validation", model.inputs, missing=missing)
+        held = _own_copy(given)
     elif validation is not None:
         share = isinstance(validation, (int, float)) and 0 < validation < 1
         require(share, "validation", validation, ("use a share between 0 and 1, or ", *PAIR))
@@ -108,7 +112,15 @@ def prepare(
         x, y = take(x, order[count:]), y[order[count:]]
         weights = None if weights is None else weights[order[count:]]
     flat_target = y.dim() == 1
+    named, masked = model, has_missing(y)
+    if masked:
+        model = model.with_likelihood(Masked(model.likelihood))
     target = _target(model, y)
+    if masked:
+        require_some((~target.isnan()).sum(0), len(target))
+        if weights is not None:
+            cells = "is for targets that are all there, and y holds NaN"
+            raise ParameterError(cells, argument="weights", fix="leave one of them out")
     scaled = model.likelihood.network_scale(target)
     units = (
         measure_units(x, scaled, inputs=True, targets=model.likelihood.standardizes, weights=weights)
@@ -118,16 +130,16 @@ def prepare(
     if model.context is not None and model.context.center is not None and model.context.scale is not None:
         units = units._replace(x_center=model.context.center, x_scale=model.context.scale)
     if model.likelihood.bounds_mean:
-        units = units._replace(y=units.y._replace(most=scaled.amax(0)))
+        units = units._replace(y=units.y._replace(most=scaled.nan_to_num(nan=-torch.inf).amax(0)))
     seen = units.targets(scaled)
-    whole = model.context is not None and model.context.whole_pass
+    of_graph = model.context is not None and model.context.whole_pass
     default = (
-        len(y) if whole else rows_of_step(model, len(y))
+        len(y) if of_graph else rows_of_step(model, len(y))
     )  # a pass over a graph costs the same for any of its nodes
     rows = min(len(y), default if batch_size is None else batch_size)
     batches = TensorBatches(units.inputs(x), seen, rows, seed)
     digest = data_digest(x, y, held, weights)
-    _try_forward(model, next(batches.epoch(0)), seen, target)
+    _try_forward(model, next(batches.epoch(0)), seen, target, warns=True)
     if rows == 1 and needs_rows(model, take(batches.x, slice(0, 1))):
         raise _too_few(batch_size, len(y))
     if held is not None:
@@ -135,7 +147,8 @@ def prepare(
         target = units.targets(model.likelihood.network_scale(own))
         _try_forward(model, (units.inputs(held[0]), target), target, own)
     if weights is None:
-        return Prepared(batches, seen, units, held, flat_target, digest, model=model)
+        whole = not masked
+        return Prepared(batches, seen, units, held, flat_target, digest, whole, model=named, masked=masked)
     weighted = Weighted.of(model.likelihood, weights)
     assert isinstance(weighted, Weighted)
     joined = weighted.joined(seen, weights)
@@ -173,14 +186,16 @@ def _prepare_stream(
         raise DataError("gives no batch", argument="data", fix="give at least one row")
     model = named_inputs(model, unnamed[0])
 
+    masked = model.likelihood.takes_missing  # until a pass over all rows has shown that no target is missing
+
     def raw(batch: Any, name: str = "data") -> Batch:
-        return as_arrays(batch, model.device, model.dtype, name, model.inputs)
+        return as_arrays(batch, model.device, model.dtype, name, model.inputs, missing=masked)
 
     first = raw(unnamed)
     scale = model.likelihood.network_scale
     own = _target(model, first[1])
     y = scale(own)
-    width = _try_forward(model, (first[0], y), y, own)
+    width = _try_forward(model, (first[0], y), y, own, warns=True)
     joins = needs_rows(model, take(first[0], slice(0, 1)))
     if joins and len(y) == 1:
         raise _too_few(data.batch_size if isinstance(data, DataLoader) else batch_size, count)
@@ -201,20 +216,25 @@ def _prepare_stream(
     targets = model.likelihood.standardizes
     if standardize and (targets or is_table(first[0])):
         sharing = ranks if isinstance(data, DataLoader) and has_shares(data) else ALONE
-        units, rows = stream_units(batches(checked).all_rows(), targets=targets, like=like, ranks=sharing)
+        found = stream_units(batches(checked).all_rows(), targets=targets, like=like, ranks=sharing)
+        units, masked = found.units, found.missing
         if not model.likelihood.bounds_mean:
             units = units._replace(y=units.y._replace(most=None))
         if next(batches(raw).epoch(0), None) is None:
             fix = ("give ", Argument("standardize", False), ", or data that can be read again")
             raise DataError("was read once, for its mean and variance, and gives no more", argument="data", fix=fix)
-        digest += f" in units of {rows} rows"
+        digest += f" in units of {found.rows} rows"
+    else:
+        masked = False
+        raw(unnamed)
 
     def standardized(batch: Any) -> Batch:
         x, target = checked(batch)
         return units.inputs(x), units.targets(target)
 
     y = units.targets(y)
-    return Prepared(batches(standardized, joins), y, units, held, first[1].dim() == 1, digest, model=model)
+    flat = first[1].dim() == 1
+    return Prepared(batches(standardized, joins), y, units, held, flat, digest, model=model, masked=masked)
 
 
 def named_inputs(model: BayesianModel[Any], x: Any) -> BayesianModel[Any]:
@@ -268,20 +288,21 @@ def _own_copy(held: Batch) -> Batch:
 
 def _target(model: BayesianModel[Any], y: Tensor) -> Tensor:
     """Convert targets to the likelihood's form, floating ones to the model's dtype."""
-    target = model.likelihood.target(y)
+    target = masked_for(model.likelihood, y).target(y)
     if model.likelihood.standardizes and len(target):
         low, high = math.sqrt(torch.finfo(model.dtype).tiny) * 1e3, math.sqrt(torch.finfo(model.dtype).max) / 1e3
-        largest = float(target.abs().max())
+        largest = float(target.abs().nan_to_num().max())
         if not (largest == 0 or low < largest < high):  # its square, a variance, must be a number too
             fix = f"rescale it to between {low:.0e} and {high:.0e}"
             raise DataError(("has values of size ", Value(largest, ".3g")), argument="y", fix=fix)
     return target.to(model.dtype) if target.is_floating_point() else target
 
 
-def _try_forward(model: BayesianModel[Any], batch: Batch, y: Tensor, own: Tensor) -> int:
+def _try_forward(model: BayesianModel[Any], batch: Batch, y: Tensor, own: Tensor, *, warns: bool = False) -> int:
     """Make a forward pass before training, so that wrong shapes are refused at once; return the width of the output.
 
-    ``y`` are the targets as the network sees them, ``own`` in the user's units.
+    ``y`` are the targets as the network sees them, ``own`` in the user's units. With ``warns`` the likelihood says what
+    the output leaves open.
     """
     weights, fixed = model.own_weights()
     x, target = batch
@@ -290,6 +311,8 @@ def _try_forward(model: BayesianModel[Any], batch: Batch, y: Tensor, own: Tensor
     width = output[:1].numel()
     model.likelihood.require_width(width, own)
     model.likelihood.log_prob(output, target[:2], model.likelihood.init(y))
+    if warns:
+        model.likelihood.warn_of_output(output, target[:2])
     return width
 
 

@@ -14,7 +14,7 @@ from r2d2net.errors import CheckpointError
 from r2d2net.inference.base import flatten, part, unflatten
 from r2d2net.manifest import opened
 from r2d2net.posterior import FILE, INTERRUPTED, Posterior
-from r2d2net.run.row_weights import without_weights
+from r2d2net.run.row_weights import with_own_likelihood
 from r2d2net.saved_json import Each, Maybe, Whole, require_conforming
 from r2d2net.saved_posteriors import Saved, read_saved, restored
 from r2d2net.saved_values import NUMBER, require_values
@@ -83,7 +83,7 @@ def finished(folder: Path, plan: Plan) -> Posterior[Any] | None:
         return None
     with reading(saved.path):
         require_same(saved.path, saved.settings, plan.settings)
-        return restored(without_weights(plan.read(part(saved.tensors, "state/"))), saved)
+        return restored(with_own_likelihood(plan.read(part(saved.tensors, "state/"))), saved)
 
 
 def finished_file(folder: Path) -> Saved | None:

@@ -1,4 +1,7 @@
-"""Weights of training rows: checked, as rows that stand for them, and taken out of a finished run again."""
+"""Weights of training rows: checked, as rows that stand for them, and taken out of a finished run again.
+
+The same for targets some of which are missing, but that nothing need be checked.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,7 @@ from torch import Tensor
 
 from r2d2net.errors import DataError, ParameterError, Shown, Value
 from r2d2net.inference import DrawSource, Method
+from r2d2net.likelihoods.masked import Masked
 from r2d2net.likelihoods.weighted import Weighted
 from r2d2net.registry import ALGORITHMS
 
@@ -59,6 +63,21 @@ def require_weighing(method: Method) -> None:
     raise ParameterError("takes no weights of rows", argument="algorithm", value=name, fix=f"use {', '.join(others)}")
 
 
+def require_missing(method: Method) -> None:
+    """Refuse an algorithm that needs all targets, where some are NaN.
+
+    Args:
+        method: The algorithm.
+
+    Raises:
+        ParameterError: It needs them all.
+    """
+    if not method.takes_missing:
+        name = Shown(type(method).__name__)
+        problem = "needs all targets, and y holds NaN"
+        raise ParameterError(problem, argument="algorithm", value=name, fix="use SVGI or MCLMC")
+
+
 def in_proportion(weights: Tensor, count: int) -> Tensor:
     """Choose rows in proportion to their weights, at equal steps through their sum.
 
@@ -77,14 +96,14 @@ def in_proportion(weights: Tensor, count: int) -> Tensor:
     return torch.searchsorted(ends, steps).clamp(max=len(weights) - 1)
 
 
-def without_weights(source: DrawSource[Any]) -> DrawSource[Any]:
-    """Return a source with the model's own likelihood, where that of the run had weights of rows.
+def with_own_likelihood(source: DrawSource[Any]) -> DrawSource[Any]:
+    """Return a source with the model's own likelihood, where that of the run had weights of rows, or missing targets.
 
     Args:
         source: What the networks are drawn from.
     """
     likelihood = source.model.likelihood
-    if not isinstance(likelihood, Weighted):
+    if not isinstance(likelihood, (Weighted, Masked)):
         return source
     plain = copy.copy(source)
     plain.model = source.model.with_likelihood(likelihood.own)

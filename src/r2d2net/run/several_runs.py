@@ -1,5 +1,5 @@
 """Several runs of one problem: from different starts or under different priors, of which validation finds the best;
-or members of an ensemble and chains of a sampler, which make one posterior together.
+or members of an ensemble, chains of a sampler and runs to be mixed, which make one posterior together.
 
 The score is the negative log predictive density of the validation rows (nats a row, in the user's units) of the state
 that each run would return. Every run is an ordinary one in a folder of its own,
@@ -16,6 +16,7 @@ import shutil
 import tempfile
 import warnings
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import zip_longest
 from pathlib import Path
 from statistics import fmean as mean
@@ -26,7 +27,9 @@ import joblib
 
 from r2d2net import checkpoint
 from r2d2net.errors import Argument, DivergenceError, ParameterError, Value
+from r2d2net.inference import DrawSource
 from r2d2net.inference.collection import merged
+from r2d2net.inference.mean_field_mixture import Combined, mixture_of
 from r2d2net.manifest import tidy
 from r2d2net.posterior import FILE, INTERRUPTED, Posterior
 from r2d2net.ranks import ALONE, Ranks
@@ -40,7 +43,7 @@ from r2d2net.run.resume import finished, finished_file, require_same
 from r2d2net.run.side_by_side import groups_of, train_together
 from r2d2net.run.threads import one_thread
 from r2d2net.run.train import Plan, train, with_noise_of_validation
-from r2d2net.specification import reading
+from r2d2net.specification import describe, reading
 
 FOLDER = "r2d2net-candidates"  # removed in the end: a name that nobody else gives a folder
 
@@ -59,7 +62,7 @@ def run_several(
 
     Args:
         plans: The runs. Those that are compared leave the posterior with the least validation score, which knows the
-            scores of all; others, whose posteriors are stored draws, leave one posterior of all their draws.
+            scores of all; others leave one posterior of all their stored draws, or an equal mixture of them.
         folder: Where the runs are kept until they are done, and their posterior then; None uses a temporary one.
         resume: Whether to go on with the runs that the folder holds.
         jobs: Runs at a time, in processes of one thread each; None takes as many as there are cores.
@@ -122,7 +125,7 @@ def _on_ranks(
     if which is not None:
         content = ranks.share_bytes(packed(own) if own is not None else b"")
         plan = next(p for p in plans if [p.settings["candidate"], p.settings["restart"]] == which)
-        posterior = read_from(content, plan) if done is None else done
+        posterior = read_from(content, _whole(plan)) if done is None else done
         assert posterior is not None
         return posterior
     with folder_of_ranks(None if own is None else own / FOLDER, ranks) as place:
@@ -203,7 +206,11 @@ def _merged(plans: Sequence[Plan], folders: Sequence[Path], outcomes: Sequence[O
             raise _named_failure(f"run {number} of {len(plans)}: ", outcome)
     each = [finished(folder, plan) for folder, plan in zip(folders, plans, strict=True)]
     parts = [posterior for posterior in each if posterior is not None]
-    together = parts[0].source.with_state(merged([posterior.source.state for posterior in parts]))
+    plan = _whole(plans[0])
+    if isinstance(plan.method, Combined):
+        together: DrawSource[Any] = mixture_of([posterior.source for posterior in parts])
+    else:
+        together = parts[0].source.with_state(merged([posterior.source.state for posterior in parts]))
     prepared = plans[0].prepared.plain()
     history = [
         {name: mean(entry[name] for entry in there if name in entry) for name in there[0]}
@@ -216,9 +223,17 @@ def _merged(plans: Sequence[Plan], folders: Sequence[Path], outcomes: Sequence[O
         prepared.units,
         flat_target=prepared.flat_target,
         history=history,
-        settings=plans[0].settings,
+        settings=plan.settings,
         health=look_at(source, prepared, history if plans[0].method.optimizes else ()),
     )
+
+
+def _whole(plan: Plan) -> Plan:
+    """Return the plan of the posterior that all runs make together, by which it is read; it differs for mixtures."""
+    if not plan.settings.get("combine"):
+        return plan
+    method = Combined(parts=plan.settings["restarts"], of=plan.settings["algorithm"])
+    return replace(plan, method=method, settings={**plan.settings, "algorithm": describe(method)})
 
 
 def _run_all(
@@ -356,4 +371,4 @@ def _finished(plans: Sequence[Plan], folder: Path) -> Posterior[Any] | None:
         saved = file.settings
         same = [plan for plan in plans if all(saved.get(k) == plan.settings[k] for k in ("candidate", "restart"))]
     plan = same[0] if same else plans[0]  # the latter differs, and the error names the difference
-    return finished(folder, plan)
+    return finished(folder, _whole(plan))

@@ -4,13 +4,14 @@ The moments of a and b rows join to those of a + b rows (Chan, Golub and LeVeque
 
     m = m_a + (m_b - m_a) b / (a + b),      S = S_a + S_b + (m_b - m_a)^2 a b / (a + b),      deviation^2 = S / (a + b)
 
-in float64, column by column.
+in float64, column by column. Targets that are NaN are not there.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -18,6 +19,7 @@ from torch import Tensor
 from r2d2net.errors import DataError, Shown, Value
 from r2d2net.inference.base import Batch
 from r2d2net.likelihoods.base import Unit
+from r2d2net.likelihoods.masked import has_missing, require_some
 from r2d2net.network_inputs import Units, no_units
 from r2d2net.ranks import ALONE, Ranks
 
@@ -26,7 +28,7 @@ from r2d2net.ranks import ALONE, Ranks
 class Moments:
     """Moments of columns over the rows seen so far."""
 
-    rows: int
+    rows: Tensor  # seen of each column
     mean: Tensor
     squares: Tensor  # S, the sum of squared deviations
     largest: Tensor  # of the absolute values
@@ -37,9 +39,17 @@ class Moments:
     def of(cls, values: Tensor) -> Moments:
         """Return the moments of a batch, (rows, ...)."""
         exact = values.detach().double()
-        mean = exact.mean(0)
-        squares = (exact - mean).square().sum(0)
-        return cls(len(exact), mean, squares, exact.abs().amax(0), exact.amax(0), values.dtype)
+        missing = exact.isnan()
+        if not bool(missing.any()):
+            mean = exact.mean(0)
+            squares = (exact - mean).square().sum(0)
+            rows = torch.full_like(mean, len(exact))
+            return cls(rows, mean, squares, exact.abs().amax(0), exact.amax(0), values.dtype)
+        mean = exact.nanmean(0).nan_to_num()
+        squares = (exact - mean).square().nansum(0)
+        most = exact.masked_fill(missing, -torch.inf).amax(0)
+        rows = (~missing).sum(0).double()
+        return cls(rows, mean, squares, exact.nan_to_num().abs().amax(0), most, values.dtype)
 
     def add(self, values: Tensor) -> None:
         """Take in the rows of another batch."""
@@ -52,19 +62,18 @@ class Moments:
     def join(self, new: Moments) -> None:
         """Take in the moments of other rows."""
         rows, apart = self.rows + new.rows, new.mean - self.mean
-        self.squares += new.squares + apart.square() * (self.rows * new.rows / rows)
-        self.mean = self.mean + apart * (new.rows / rows)
+        some = rows.clamp(min=1)
+        self.squares += new.squares + apart.square() * (self.rows * new.rows / some)
+        self.mean = self.mean + apart * (new.rows / some)
         self.largest, self.most = torch.maximum(self.largest, new.largest), torch.maximum(self.most, new.most)
         self.rows = rows
 
     def joined(self, ranks: Ranks) -> Moments:
         """Return the moments of the rows of all ranks, of which each has seen others."""
-        own = torch.stack([self.mean, self.squares, self.largest, self.most])
-        counts = ranks.gather_json(self.rows)
+        own = torch.stack([self.rows, self.mean, self.squares, self.largest, self.most])
         every = ranks.gathered(own.unsqueeze(0).to(ranks.device)).to(own.device)
         parts = [
-            Moments(rows, mean, squares, largest, most, self.dtype)
-            for rows, (mean, squares, largest, most) in zip(counts, every, strict=True)
+            Moments(rows, mean, squares, largest, most, self.dtype) for rows, mean, squares, largest, most in every
         ]
         whole = parts[0]
         for part in parts[1:]:
@@ -82,7 +91,21 @@ class Moments:
         return torch.where(varies, deviation, 1.0).to(self.dtype)
 
 
-def stream_units(batches: Iterable[Batch], *, targets: bool, like: Tensor, ranks: Ranks = ALONE) -> tuple[Units, int]:
+class Measured(NamedTuple):
+    """What a pass over data that come in batches has found.
+
+    Attributes:
+        units: The units. Inputs are standardised where they are tables of floating numbers.
+        rows: Number of rows.
+        missing: Whether some targets are NaN.
+    """
+
+    units: Units
+    rows: int
+    missing: bool
+
+
+def stream_units(batches: Iterable[Batch], *, targets: bool, like: Tensor, ranks: Ranks = ALONE) -> Measured:
     """Measure the units of data that come in batches.
 
     Args:
@@ -92,29 +115,31 @@ def stream_units(batches: Iterable[Batch], *, targets: bool, like: Tensor, ranks
         ranks: Processes, where the batches of each are its part of the rows.
 
     Returns:
-        The units, and the number of rows. Inputs are standardised where they are tables of floating numbers.
+        What was found.
 
     Raises:
-        DataError: If batches have different columns.
+        DataError: If batches have different columns, or an output has no target.
     """
     of_x: Moments | None = None
     of_y: Moments | None = None
-    rows = 0
+    rows, missing = 0, False
     for x, y in batches:
         rows += len(y)
+        missing = missing or has_missing(y)
         if is_table(x):
             of_x = _with(of_x, x)
         if targets:
             of_y = _with(of_y, y)
     if ranks.size > 1:
-        rows = sum(ranks.gather_json(rows))
+        rows, missing = sum(ranks.gather_json(rows)), any(ranks.gather_json(missing))
         of_x, of_y = (None if moments is None else moments.joined(ranks) for moments in (of_x, of_y))
     units = no_units(like)
     if of_x is not None:
         units = units._replace(x_center=of_x.center(), x_scale=of_x.scale())
     if of_y is not None:
+        require_some(of_y.rows, rows)
         units = units._replace(y=Unit(of_y.center(), of_y.scale(), of_y.most.to(of_y.dtype)))
-    return units, rows
+    return Measured(units, rows, missing)
 
 
 def is_table(x: object) -> bool:

@@ -46,7 +46,7 @@ from r2d2net.run.on_ranks import (
 from r2d2net.run.prepare import Prepared
 from r2d2net.run.progress import progress
 from r2d2net.run.resume import finished, restore, store
-from r2d2net.run.row_weights import without_weights
+from r2d2net.run.row_weights import with_own_likelihood
 from r2d2net.run.sharded_run import ShardedRun, divided_among
 from r2d2net.run.split_batches import split_batches
 from r2d2net.run.validation_rows import ValidationRows
@@ -242,7 +242,7 @@ def finish(plan: Plan, run: Progressing, folder: Path | None) -> Posterior[Any]:
         The posterior.
     """
     prepared, settings = plan.prepared.plain(), plan.settings
-    source = without_weights(_source(plan.trainer, run.state if run.best is None else run.best))
+    source = with_own_likelihood(_source(plan.trainer, run.state if run.best is None else run.best))
     if not plan.is_part:
         source = with_noise_of_validation(source, prepared)
     posterior: Posterior[Any] = Posterior(

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from r2d2net.inference import DrawSource
 from r2d2net.inference.layered_pass import LayeredPass
+from r2d2net.likelihoods.masked import masked_for
 from r2d2net.model import BayesianModel
 from r2d2net.posterior import Posterior
 from r2d2net.prediction import Prediction
@@ -33,7 +34,7 @@ class ValidationRows:
         assert prepared.validation is not None
         self.model, self.prepared = model, prepared
         self.x, y = prepared.validation
-        self.target = model.likelihood.target(y)
+        self.target = masked_for(model.likelihood, y).target(y)
 
         self.inputs: Any = None
         self.layers: LayeredPass | None = None
