@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
+from r2d2net.columns.phrases import counted
 from r2d2net.errors import DataError, ParameterError
 from r2d2net.inference import MCLMC, SVGI, LinearFirst, LinearGibbs, Method
 from r2d2net.likelihoods import Gaussian
@@ -78,18 +79,18 @@ def choose(
         if p > n and outputs == 1 and not classes:
             affordable = _sweep_costs(n, p, 1, has_classes=False)[1] <= LARGEST_WIDE_SWEEP
         if affordable and _suits(LinearGibbs(), model, n):
-            return Choice(LinearGibbs(), f"LinearGibbs: one linear layer, {n} rows of {p} inputs")
+            return Choice(LinearGibbs(), f"LinearGibbs: one linear layer, {_size(n, p)}")
         if p > n and not affordable and isinstance(model.likelihood, Gaussian) and SVGI().averaging_of(model, n) < 1:
-            return Choice(SVGI(), f"SVGI: one linear layer, {n} rows of {p} inputs, for which exact sweeps are dear")
+            return Choice(SVGI(), f"SVGI: one linear layer, {_size(n, p)}, for which exact sweeps are dear")
     if isinstance(model.net, LinearPath):
         outputs, p = model.net.linear.weight.shape
         if p > n and linear_is_affordable(n, p, outputs, has_classes=False) and _suits(LinearFirst(), model, n):
-            return Choice(LinearFirst(), f"LinearFirst: a linear path, {n} rows of {p} inputs")
+            return Choice(LinearFirst(), f"LinearFirst: a linear path, {_size(n, p)}")
     whole = model.context is not None and model.context.whole_pass
     passed = len(model.context) if whole and model.context is not None else n * _uses(model, data[0])
     if passed * model.size <= LARGEST_GRADIENT and _suits(MCLMC(), model, n):
-        return Choice(MCLMC(), f"MCLMC: {n} rows, {model.size} weights")
-    return Choice(SVGI(), f"SVGI: {n} rows, {model.size} weights")
+        return Choice(MCLMC(), f"MCLMC: {counted(n, 'row')}, {counted(model.size, 'weight')}")
+    return Choice(SVGI(), f"SVGI: {counted(n, 'row')}, {counted(model.size, 'weight')}")
 
 
 def linear_is_affordable(n: int, p: int, outputs: int, *, has_classes: bool) -> bool:
@@ -170,6 +171,10 @@ def epochs_for(rows: int, batch_size: int | None, method: Method, model: Bayesia
     batches = max(1, rows // (batch_size or default_batch_size(rows)))
     averages = isinstance(method, SVGI) and model is not None and method.averaging_of(model, rows) < 1
     return min(STEPS if averages else MOST_EPOCHS, max(LEAST_EPOCHS, math.ceil(STEPS / batches)))
+
+
+def _size(n: int, p: int) -> str:
+    return f"{counted(n, 'row')} of {counted(p, 'input')}"
 
 
 def _sizes(model: BayesianModel[Any]) -> tuple[int, int]:
