@@ -116,6 +116,15 @@ def test_counts_of_rows_out_of_all_reach_are_finite_and_wide(likelihood):
     assert bool((found.std[:2] > found.mean[:2]).all())
 
 
+@pytest.mark.parametrize("likelihood", [Poisson(centered=True), NegativeBinomial()], ids=repr)
+def test_rates_of_next_to_nothing_stay_so(likelihood):
+    """A logarithm of -25 is a rate that rows of zeros have, and nothing that is out of reach."""
+    noise = likelihood.init(torch.tensor([[3.0], [5.0], [1.0]]))
+    found = likelihood.predict(torch.full((40, 1, 1), -25.0), noise, UNIT)
+    assert float(found.mean) < 1e-9
+    assert float(found.log_prob(torch.zeros(1, 1))) == pytest.approx(0, abs=1e-6)
+
+
 def test_quantiles_of_poisson_laws_beside_much_larger_ones():
     """The search goes on for the larger ones, and those of a rate of 0 stay at 0."""
     found = rn.Counts(torch.tensor([[0.0, 1e9, 2.0]])).quantile(0.05)

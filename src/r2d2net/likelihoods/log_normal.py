@@ -39,7 +39,7 @@ from torch import Tensor
 from r2d2net.errors import DataError, Value, require
 from r2d2net.likelihoods.base import Likelihood, Noise, Unit, real_target
 from r2d2net.likelihoods.gaussian import Gaussian
-from r2d2net.likelihoods.reach import FARTHEST, within_reach
+from r2d2net.likelihoods.reach import FARTHEST, LARGEST, within_reach
 from r2d2net.prediction import Mixture, Regression, like_draw
 
 CENTRAL = 0.9  # share of the draws whose means are taken as they are
@@ -180,7 +180,8 @@ class LogNormal(Gaussian):
     def predict(self, outputs: Tensor, noise: Noise, unit: Unit) -> LogRegression:  # type: ignore[override]
         if unit.most is not None:
             largest = ((unit.most - unit.center) / unit.scale).abs()
-            outputs = within_reach(outputs, (2 * largest).clamp(min=FARTHEST).to(outputs.dtype))
+            reach = (2 * largest).clamp(min=FARTHEST).to(outputs.dtype)
+            outputs = within_reach(outputs, reach, torch.maximum(reach, (LARGEST / unit.scale).to(outputs.dtype)))
         return LogRegression(super().predict(outputs, noise, unit), unit.most)
 
 

@@ -1,13 +1,14 @@
-"""Draws of a log link that are out of all reach of the training targets.
+"""Draws of a log link that no floating-point number can be the exponential of.
 
 A cell 1e6 deviations out makes the logarithm f of a positive target, or of a mean count, so large or so small that
-every draw of y is infinite, or 0 with no spread. A draw with |f| > r says nothing of y. The K draws of a
-posterior then have values spread evenly over the range of the others,
+every draw of y is infinite, or 0 with no spread. A draw with |f| > 700, beyond the range of doubles, says nothing of
+y; one of -25 may well do, as a rate of next to nothing. The K draws of a posterior then have values spread evenly over
+a range around the training targets,
 
     f_k = r (2 k + 1 - K) / K,      k = 0, ..., K - 1,
 
-so that densities, quantiles and moments are those of one mixture, finite and wide. r is 20 deviations of the training
-logarithms, or 20 where these are not standardised.
+so that densities, quantiles and moments are those of one mixture, finite and wide. r is 20, in deviations of the
+training logarithms where these are standardised.
 """
 
 from __future__ import annotations
@@ -16,14 +17,16 @@ import torch
 from torch import Tensor
 
 FARTHEST = 20.0
+LARGEST = 700.0  # exp(709) is the largest double
 
 
-def within_reach(outputs: Tensor, reach: Tensor | float = FARTHEST) -> Tensor:
-    """Spread draws that are out of reach over the range of the others.
+def within_reach(outputs: Tensor, reach: Tensor | float = FARTHEST, largest: Tensor | float = LARGEST) -> Tensor:
+    """Spread draws that are out of reach over a range around the training targets.
 
     Args:
         outputs: f at draws of the weights, (draws, rows, outputs), from the centre of the training targets.
         reach: r, a number or one for each output.
+        largest: |f| from which a draw says nothing, 700 in units of the outputs.
 
     Returns:
         The outputs, those within reach as they were.
@@ -34,4 +37,4 @@ def within_reach(outputs: Tensor, reach: Tensor | float = FARTHEST) -> Tensor:
     count = len(outputs)
     places = (2 * torch.arange(count, dtype=outputs.dtype, device=outputs.device) + 1 - count) / count
     spread = places.reshape(-1, *[1] * (outputs.dim() - 1)) * reach
-    return torch.where(outputs.abs() > reach, spread, outputs)
+    return torch.where(outputs.abs() > largest, spread, outputs)
