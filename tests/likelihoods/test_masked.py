@@ -1,5 +1,6 @@
 """Targets some of which are missing: NaN cells count nothing, each output learns from those that it has."""
 
+import pandas as pd
 import pytest
 import torch
 from torch import nn
@@ -185,3 +186,19 @@ def test_one_line_says_how_many_and_what_is_not_supported():
     stream = TensorDataset(X[:, :, None], with_holes(COUNTS).float())  # no pass over the rows tells what is missing
     with pytest.raises(rn.DataError, match=r"^y holds nan at \(0, 0\): remove"):
         rn.fit(counts, stream, epochs=1, verbose=False)
+
+
+@pytest.mark.parametrize("form", [torch.Tensor.tolist, lambda y: pd.DataFrame(y.numpy())], ids=["lists", "pandas"])
+def test_auto_sees_missing_targets_in_every_form(form):
+    x = torch.randn(ROWS, 3, generator=torch.Generator().manual_seed(2))
+    model = rn.BayesianModel(nn.Linear(3, OUTPUTS))
+    posterior = rn.fit(model, (x, form(with_holes(REAL).float())), "auto", epochs=2, verbose=False)
+    assert posterior.settings["chosen"].startswith("MCLMC")
+
+
+def test_a_posterior_as_prior_needs_all_targets():
+    x = torch.randn(ROWS, 3, generator=torch.Generator().manual_seed(2))
+    model = rn.BayesianModel(nn.Linear(3, OUTPUTS))
+    posterior = rn.fit(model, (x, REAL.float()), epochs=2, verbose=False)
+    with pytest.raises(rn.errors.DataError, match=r"^y holds NaN, and a posterior as prior needs all targets: "):
+        rn.fit(model, (x, with_holes(REAL).float()), prior=posterior, epochs=2, verbose=False)

@@ -109,8 +109,14 @@ def test_local_rates_are_shares_of_draws():
 
 
 def test_cumulative_rates_are_means():
-    lfdr = torch.tensor([0.9, 0.01, 0.05, 0.3], dtype=torch.float64)
-    assert torch.allclose(cumulative_rates(lfdr), torch.tensor([0.315, 0.01, 0.03, 0.12], dtype=torch.float64))
+    lfdr = torch.tensor([0.45, 0.01, 0.05, 0.3], dtype=torch.float64)
+    assert torch.allclose(cumulative_rates(lfdr), torch.tensor([0.2025, 0.01, 0.03, 0.12], dtype=torch.float64))
+
+
+def test_certain_inputs_let_no_unlikely_one_in():
+    """Beside eight that are certain the mean of an input with a rate of .8 is .09."""
+    lfdr = torch.cat([torch.zeros(8), torch.tensor([0.8])])
+    assert float(cumulative_rates(lfdr)[-1]) == pytest.approx(0.8)
 
 
 def test_errors_of_local_rates_are_few_where_the_prior_is_right():

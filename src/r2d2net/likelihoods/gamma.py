@@ -126,8 +126,9 @@ class PositiveAmounts(Mixture):
             DataError: If ``y`` has another shape.
         """
         target = like_draw(y, self.samples[0])
-        positive = target > 0
-        terms = log_density(torch.where(positive, target, 1.0), self.log_mean, self.shape.expand(self.log_mean.shape))
+        positive = ~(target <= 0)  # NaN is no target, and counts nothing
+        amount = torch.where(target > 0, target, 1.0)
+        terms = log_density(amount, self.log_mean, self.shape.expand(self.log_mean.shape)).where(~target.isnan(), 0)
         if terms.dim() > 2:
             terms = terms.flatten(2).sum(-1)
         density = torch.logsumexp(terms, 0) - math.log(len(terms))

@@ -121,17 +121,21 @@ def masked_for(likelihood: Likelihood[Any], y: Any) -> Likelihood[Any]:
 
 
 def has_missing(y: Any) -> bool:
-    """Tell whether targets are a tensor or array of numbers some of which are NaN.
+    """Tell whether targets are numbers some of which are NaN.
 
     Args:
-        y: Targets.
+        y: Targets: a tensor, an array, a table of pandas or lists.
 
     Returns:
         Whether they are.
     """
-    if isinstance(y, np.ndarray):
-        return y.dtype.kind == "f" and bool(np.isnan(y).any())
-    return isinstance(y, Tensor) and y.is_floating_point() and bool(y.isnan().any())
+    if isinstance(y, Tensor):
+        return y.is_floating_point() and bool(y.isnan().any())
+    try:
+        array = np.asarray(y)
+    except (ValueError, TypeError):  # rows of different lengths, which `as_arrays` refuses
+        return False
+    return array.dtype.kind == "f" and bool(np.isnan(array).any())
 
 
 def require_some(known: Tensor, rows: int) -> None:

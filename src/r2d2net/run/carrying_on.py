@@ -13,10 +13,11 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
 from r2d2net.callbacks import Callbacks
-from r2d2net.errors import ParameterError, Shown
+from r2d2net.errors import DataError, ParameterError, Shown
 from r2d2net.inference import SVGI
 from r2d2net.inference.carrying_on import CarryOn, Past
 from r2d2net.inference.mean_field_family import MeanFieldDraws
+from r2d2net.likelihoods.masked import has_missing
 from r2d2net.model import BayesianModel
 from r2d2net.posterior import Posterior
 from r2d2net.run.batches import TensorBatches, as_arrays, default_batch_size, pair
@@ -45,6 +46,7 @@ def next_posterior(
 
     Raises:
         ParameterError: If an argument does not go with a posterior as prior.
+        DataError: If targets are missing.
     """
     for name, value in others.items():
         if value is not None:
@@ -56,6 +58,9 @@ def next_posterior(
     if not prior.settings:
         raise ParameterError("was not made by fit", argument="prior", value=Shown(repr(prior)), fix="fit it by SVGI")
     require_same_model("prior", prior, model)
+    if has_missing(pair(data)[1]):
+        fix = "leave these rows out, or go on from it by start="
+        raise DataError("holds NaN, and a posterior as prior needs all targets", argument="y", fix=fix)
     target = as_arrays(data, model.device, model.dtype).y
     return carry_on(prior, (pair(data)[0], target), **own)
 

@@ -2,11 +2,16 @@
 
     share_j = var(X_j w_j) / var(X w),     inclusion_j = P(share_j >= 1% | data),     lfdr_j = 1 - inclusion_j
     q_(k) = (lfdr_(1) + ... + lfdr_(k)) / k,     ascending; selected are the inputs with q <= fdr
+    q_(k) = lfdr_(k) where lfdr_(k) > 1/2 is larger
 
 which bounds the expected share of false ones if the model, its prior too, is that of the data (Müller, Parmigiani and
 Rice, 2006; Efron, 2008). It is no frequentist bound: under strong correlation a sparse prior may settle on the wrong
 one of two inputs. It needs draws whose spread can be trusted, such as those of `LinearGibbs`: mean-field posteriors of
 sparse priors are too narrow, and are refused.
+
+The second line is ours. The mean alone lets inputs in as long as the bound is not used up: beside eight of which it is
+certain, one with lfdr .8 has q = .09, and where the truth has these eight, a ninth is false in every such table. So an
+input that is more likely without an effect than with one is not selected because others are certain.
 """
 
 from __future__ import annotations
@@ -21,6 +26,7 @@ from r2d2net.errors import ParameterError, Shown
 from r2d2net.inference.linear_collection import LinearCollection
 from r2d2net.posterior import Posterior
 
+UNLIKELY = 0.5  # local rate above which an input has to meet the bound by itself
 RELEVANT = 0.01  # share of the variance from which an input counts
 DRAWS = 1000
 LEAST_DRAWS = 100  # of which rates of a percent can be told
@@ -78,9 +84,10 @@ def cumulative_rates(lfdr: Tensor) -> Tensor:
     Returns:
         The q-values, (inputs,).
 
-    >>> cumulative_rates(torch.tensor([0.5, 0.0, 0.1])).tolist()
-    [0.20000000298023224, 0.0, 0.05000000074505806]
+    >>> cumulative_rates(torch.tensor([0.5, 0.0, 0.25, 0.75])).tolist()
+    [0.25, 0.0, 0.125, 0.75]
     """
     ascending, order = lfdr.sort()
     mean = ascending.cumsum(0) / torch.arange(1, len(lfdr) + 1, dtype=lfdr.dtype)
-    return torch.empty_like(lfdr).scatter_(0, order, mean)
+    least = torch.where(ascending > UNLIKELY, torch.maximum(mean, ascending), mean)
+    return torch.empty_like(lfdr).scatter_(0, order, least)

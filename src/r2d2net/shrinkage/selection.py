@@ -10,7 +10,8 @@ Four ways, of which `select` takes one:
 The first and the third have probabilities lfdr_j that y does not depend on input j, the second p-values p_j, and with
 m inputs in ascending order selected are those with q <= fdr:
 
-    q_(k) = (lfdr_(1) + ... + lfdr_(k)) / k              Bayes (Müller, Parmigiani and Rice, 2006)
+    q_(k) = (lfdr_(1) + ... + lfdr_(k)) / k              Bayes (Müller, Parmigiani and Rice, 2006), but see
+                                                         `local_rates` for lfdr > 1/2
     q_(k) = min over l >= k of  m p_(l) / l              Benjamini and Hochberg (1995)
 
 Unlike knockoffs, whose rule can select k inputs only if k >= 1 / fdr, each of them can select a single one.

@@ -1,7 +1,7 @@
 """Selection by the probability that no term of a sparse second-order regression has an input.
 
     lfdr_j = P(no term that counts has a column of input j | data)
-    q_(k) = (lfdr_(1) + ... + lfdr_(k)) / k,     ascending; selected are the inputs with q <= fdr
+    q_(k) as in `local_rates`,     ascending; selected are the inputs with q <= fdr
 
 The terms are those of `term_search`: slopes, curves and products of two columns. The rates are means of two chains of
 `inclusion_chain`, which are run anew with twice the steps while they disagree. y takes part by its normal scores, which
