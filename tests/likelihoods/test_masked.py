@@ -192,7 +192,7 @@ def test_one_line_says_how_many_and_what_is_not_supported():
 def test_auto_sees_missing_targets_in_every_form(form):
     x = torch.randn(ROWS, 3, generator=torch.Generator().manual_seed(2))
     model = rn.BayesianModel(nn.Linear(3, OUTPUTS))
-    posterior = rn.fit(model, (x, form(with_holes(REAL).float())), "auto", epochs=2, verbose=False)
+    posterior = rn.fit(model, (x, form(with_holes(REAL).float())), "auto", epochs=10, verbose=False)
     assert posterior.settings["chosen"].startswith("MCLMC")
 
 
