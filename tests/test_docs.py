@@ -123,14 +123,14 @@ def test_command_line_page_knows_no_other_option() -> None:
 def test_the_numbers_of_the_method_are_those_of_the_code() -> None:
     text = " ".join((ROOT / "docs" / "method.md").read_text(encoding="utf-8").split())
     assert f"unlike if p(x) <= {novelty.ALARM}" in text
-    assert f"it takes {novelty.FEWEST} training rows to flag any" in text
+    assert f"Of fewer than {novelty.FEWEST} training rows none has so small a p" in text
     assert f"at most {novelty.MOST_ROWS:,})" in text
     assert novelty.FOLDS == 10
     assert "of the other nine of ten folds" in text
     least = inspect.signature(r2d2net.shrinkage.input_relevance).parameters["least"].default
     assert f"needed if r_i is {least:.0%} or more with posterior probability {LEVEL:.0%} or more" in text
     other = " ".join((ROOT / "docs" / "uncertainty.md").read_text(encoding="utf-8").split())
-    assert f"it takes {novelty.FEWEST} training rows to mark any row by its distance" in other
+    assert f"Fewer than {novelty.FEWEST} training rows mark a row only at a distance well beyond" in other
 
 
 class Page(HTMLParser):

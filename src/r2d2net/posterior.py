@@ -282,7 +282,8 @@ class Posterior(Generic[PredictionT]):
         Example:
             >>> import r2d2net as rn
             >>> x = torch.arange(20.0).reshape(10, 2)
-            >>> posterior = rn.fit(rn.BayesianModel(nn.Linear(2, 1)), (x, 100 + x[:, 0]), epochs=1, verbose=False)
+            >>> model = rn.BayesianModel(torch.nn.Linear(2, 1))
+            >>> posterior = rn.fit(model, (x, 100 + x[:, 0]), epochs=1, verbose=False)
             >>> module = posterior.to_module()
             >>> torch.allclose(module(x), posterior.predict(x, "mean").mean)
             True

@@ -26,18 +26,23 @@ def text(grid: GridResults) -> str:
         for metric in ("auroc", "paper_auroc", "novelty_auroc")
     }
     if mine["auroc"]:
+        heads = ["outside", "directional", "paper's convention", "the paper's figure"]
         lines = [
-            [setting, entry.ours, mine["paper_auroc"][setting].ours, entry.theirs or "-", _novelty(mine, setting)]
+            [setting, entry.ours, mine["paper_auroc"][setting].ours, entry.theirs or "-"]
             for setting, entry in mine["auroc"].items()
         ]
+        scores = [_novelty(mine, setting) for setting in mine["auroc"]]
+        if any(scores):
+            heads.append("novelty score")
+            lines = [[*line, score or "-"] for line, score in zip(lines, scores, strict=True)]
         places = placements(by_metric["auroc"])
         ranks = ", ".join(f"{place.setting}: {place.word}" for place in places)
         parts.append(
             "## R2D2-SVGI by both conventions\n\n"
             "AUROC (%) with its direction, uncertain is outside, and by the paper's convention, the larger of both "
             "directions, which cannot tell a good detector from one that is the wrong way round.\n\n"
-            "The last column has the novelty score in place of the entropy, with its direction.\n\n"
-            + pipe_table(["outside", "directional", "paper's convention", "the paper's figure", "novelty score"], lines)
+            + ("The last column has the novelty score, with its direction.\n\n" if any(scores) else "")
+            + pipe_table(heads, lines)
             + (f"\nAmong our rows, directional AUROC: {ranks}.\n" if ranks else "")
         )
     if grid.results:
@@ -49,6 +54,6 @@ def text(grid: GridResults) -> str:
 
 
 def _novelty(mine: Mapping[str, Mapping[str, ComparedMean]], setting: str) -> str:
-    """Return the novelty score's figure; results of earlier versions have none."""
+    """Return the novelty score's figure, or nothing where results are of before there was one."""
     entry = mine["novelty_auroc"].get(setting)
-    return "-" if entry is None else entry.ours or "-"
+    return "" if entry is None else entry.ours or ""
