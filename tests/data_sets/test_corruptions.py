@@ -53,6 +53,11 @@ def test_noise_has_its_deviation_and_its_seed() -> None:
     assert not torch.equal(noisy, corrupt(grey, "noise", 3, seed=2))
 
 
+def test_severities_of_numpy_are_taken() -> None:
+    images = photographs(1)
+    assert torch.equal(corrupt(images, "noise", np.int64(3)), corrupt(images, "noise", 3))
+
+
 def test_what_cannot_be_corrupted_is_refused() -> None:
     images = photographs(1)
     for severity in (0, 6, 2.0, True):
@@ -60,6 +65,8 @@ def test_what_cannot_be_corrupted_is_refused() -> None:
             corrupt(images, "noise", severity)
     with pytest.raises(ParameterError, match="kind='fog' is out of range: use one of noise, blur"):
         corrupt(images, "fog", 1)
+    with pytest.raises(ParameterError, match=r"kind=\['noise'\] is out of range: use one of noise, blur"):
+        corrupt(images, ["noise"], 3)
     with pytest.raises(DataError, match="give uint8"):
         corrupt(images.float(), "noise", 1)
     assert corrupt(images[:0], "jpeg", 1).shape == (0, 1, 32, 32)

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from io import BytesIO
+from numbers import Integral
 
 import numpy as np
 import torch
@@ -58,13 +59,13 @@ def corrupt(images: Tensor, kind: str, severity: int, *, seed: int = 0) -> Tenso
         [50, 150]
     """
     check(images)
-    require(kind in STRENGTHS, "kind", kind, f"use one of {', '.join(STRENGTHS)}")
-    whole = isinstance(severity, int) and not isinstance(severity, bool)
+    require(isinstance(kind, str) and kind in STRENGTHS, "kind", kind, f"use one of {', '.join(STRENGTHS)}")
+    whole = isinstance(severity, Integral) and not isinstance(severity, bool)
     require(whole and severity in SEVERITIES, "severity", severity, "use 1, 2, 3, 4 or 5")
     require_seed(seed)
     if not len(images):
         return images.clone()
-    strength = STRENGTHS[kind][severity - 1]
+    strength = STRENGTHS[kind][int(severity) - 1]
     if kind in PILLOW:
         return _one_by_one(images, PILLOW[kind], strength)
     x = images.float() / 255
