@@ -45,12 +45,27 @@ def test_kinds_follow_their_formulas() -> None:
         np.testing.assert_allclose(corrupt(images, kind, 3).numpy(), 255 * values.clip(0, 1), atol=0.6)
 
 
+def test_images_of_one_row_are_blurred_along_it() -> None:
+    """As images are whose rows are all the same, but for rounding."""
+    images = photographs(1)[:, :, :1]
+    for flat, square in ((images, images.expand(-1, -1, 32, -1)), (images.mT, images.mT.expand(-1, -1, -1, 32))):
+        found = corrupt(flat.contiguous(), "blur", 5)
+        assert not torch.equal(found, flat)
+        expected = corrupt(square.contiguous(), "blur", 5)[:, :, : flat.shape[2], : flat.shape[3]]
+        torch.testing.assert_close(found.int(), expected.int(), rtol=0, atol=1)
+
+
 def test_noise_has_its_deviation_and_its_seed() -> None:
     """35,000 draws: the deviation has a relative standard error of 0.4%, and 2.5% is left to rounding."""
     grey = torch.full((12, 3, 31, 31), 128, dtype=torch.uint8)
     noisy = corrupt(grey, "noise", 3, seed=1)
     assert float((noisy.float() / 255).std()) == pytest.approx(0.08, rel=0.025)
     assert not torch.equal(noisy, corrupt(grey, "noise", 3, seed=2))
+
+
+def test_severities_of_numpy_are_taken() -> None:
+    images = photographs(1)
+    assert torch.equal(corrupt(images, "noise", np.int64(3)), corrupt(images, "noise", 3))
 
 
 def test_what_cannot_be_corrupted_is_refused() -> None:
@@ -60,6 +75,8 @@ def test_what_cannot_be_corrupted_is_refused() -> None:
             corrupt(images, "noise", severity)
     with pytest.raises(ParameterError, match="kind='fog' is out of range: use one of noise, blur"):
         corrupt(images, "fog", 1)
+    with pytest.raises(ParameterError, match=r"kind=\['noise'\] is out of range: use one of noise, blur"):
+        corrupt(images, ["noise"], 3)
     with pytest.raises(DataError, match="give uint8"):
         corrupt(images.float(), "noise", 1)
     assert corrupt(images[:0], "jpeg", 1).shape == (0, 1, 32, 32)

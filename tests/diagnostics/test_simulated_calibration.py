@@ -123,8 +123,9 @@ def test_the_same_seed_gives_the_same_ranks():
 
 
 def test_what_cannot_be_simulated_is_refused():
-    with pytest.raises(rn.ParameterError, match="noise"):
-        vsbc(one_weight(likelihood=rn.likelihoods.Gaussian()))
+    for learnt in (rn.likelihoods.Gaussian(), rn.likelihoods.LogNormal(), rn.likelihoods.Gamma()):
+        with pytest.raises(rn.ParameterError, match=r"^noise=None is learnt, and has no prior to draw it from: "):
+            vsbc(one_weight(likelihood=learnt))
     with pytest.raises(rn.ParameterError, match="has one network"):
         vsbc(one_weight(), "map", rows=8, tables=5, epochs=4)
     with pytest.raises(rn.DataError, match="above nearly all targets"):

@@ -71,6 +71,23 @@ def test_a_single_class_is_refused():
         rn.R2D2Selector(task="classes").fit(table(30, 2), np.array(["a"] * 30))
 
 
+def test_classes_have_no_terms():
+    x, codes = table(120, 4, seed=3), np.random.default_rng(0).integers(0, 12, 120)
+    line = r"^method='terms' is for numbers, not for classes: use method='randomization'$"
+    for settings, y in (
+        ({}, codes.astype(str)),
+        ({"task": "classes"}, codes),
+        ({"estimator": rn.R2D2Classifier()}, codes),
+    ):
+        with pytest.raises(rn.ParameterError, match=line):
+            rn.R2D2Selector(method="terms", **settings).fit(x, y)
+    squares = (codes % 10) ** 2  # ten whole numbers, which are not replaced by codes of classes
+    chosen, same = (
+        rn.R2D2Selector(method="terms", random_state=0, task=t).fit(x, squares) for t in ("auto", "regression")
+    )
+    np.testing.assert_array_equal(chosen.qvalues_, same.qvalues_)
+
+
 def test_targets_far_from_zero():
     x = table(120, 4, seed=7)
     y = 1.5 * x[:, 0] + 0.9 * table(120, 1, seed=8)[:, 0]

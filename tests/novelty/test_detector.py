@@ -147,6 +147,41 @@ def test_huge_rows_are_novel() -> None:
     assert detector.says(torch.full((1, 4), 1e30)) == ["p = .010: unlike the training data"]
 
 
+class Masked(nn.Module):
+    """A network of numbers and of a mask that is added to scores, of which the softmax is taken."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.scores, self.head = nn.Linear(4, 4), nn.Linear(4, 2)
+
+    def forward(self, x: Tensor, mask: Tensor) -> Tensor:
+        return self.head((self.scores(x) + mask).softmax(1))
+
+
+def test_inputs_that_are_read_are_those_of_all_rows_of_the_fit(tmp_path: Path) -> None:
+    g = generator(1)
+    x, none = torch.randn(300, 4, generator=g), torch.zeros(300, 4)
+    late = none.clone()
+    late[250:, 1] = -torch.inf
+    model = rn.BayesianModel(Masked(), likelihood=CLASSES)
+    posterior = rn.fit(model, ((x, late), (x[:, 0] > 0).long()), epochs=1, verbose=False)
+    options = {"draws": 2, "rows": 40}
+    held = torch.randn(120, 4, generator=g), none[:120]
+    for train, other in (((x, late), held), ((x, none), (held[0], late[180:]))):
+        detector = rn.novelty.fit(posterior, train, holdout=other, **options)
+        detector.save(tmp_path / "detector")
+        again = rn.novelty.load(tmp_path / "detector", posterior)
+        assert again.row_scores.reader.inputs == detector.row_scores.reader.inputs == ("input 0",)
+        assert torch.equal(again.p_values((x, late)), detector.p_values((x, late)))
+    detector = rn.novelty.fit(posterior, (x, none), holdout=held, **options)
+    detector.save(tmp_path / "detector")
+    for one in (detector, rn.novelty.load(tmp_path / "detector", posterior)):
+        with pytest.raises(
+            DataError, match=r"^x has infinite values in input 1, which had none in the rows of the fit: "
+        ):
+            one.p_values((x, late))
+
+
 def test_deep_networks_are_read_at_six_layers_and_left_without_hooks() -> None:
     net = rn.nets.mlp(3, [5] * 12, 2)
     model = rn.BayesianModel(net, likelihood=CLASSES)

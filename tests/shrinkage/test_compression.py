@@ -116,6 +116,7 @@ def test_a_killed_run_goes_on(killed_at: int, tmp_path: Any, monkeypatch: pytest
         ({"target": 0.5}, "target=0.5 is out of range: use a number above 1, such as 50"),
         ({"cut": "layers"}, "cut='layers' is out of range: use 'units' or 'weights'"),
         ({"thresholds": (2.0, 1.0)}, "thresholds=(2.0, 1.0) is out of range: use numbers of nats above 0 that rise"),
+        ({"thresholds": 5}, "thresholds=5 is out of range: use numbers of nats above 0 that rise"),
         ({"lr": 0.0}, "lr=0.0 is out of range: use a number above 0, such as 0.02"),
         ({"epochs": 0}, "epochs=0 is out of range: use a whole number from 1"),
     ],

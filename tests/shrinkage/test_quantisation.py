@@ -118,6 +118,8 @@ def test_few_bits_are_few_bytes() -> None:
         ({"step": 1.0, "validation": rows()}, "step=1.0 is chosen by validation rows: leave one out"),
         ({"validation": 3}, "validation is a int: give a pair (x, y)"),
         ({"draws": 0}, "draws=0 is out of range: use a whole number from 1"),
+        ({"step": 1e-60}, "step=1e-60 needs more than 32 bits for '0.weight': use a larger one, such as 1"),
+        ({"step": 1e300}, "step=1e+300 is beyond the numbers of float32 for '0.weight': use a smaller one, such as 1"),
         ({"step": 1e-12}, "step=1e-12 needs more than 32 bits for '0.weight': use a larger one, such as 1"),
     ],
 )

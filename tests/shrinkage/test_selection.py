@@ -163,6 +163,7 @@ def test_groups_of_correlated_inputs():
         ({"fdr": "x"}, "fdr='x' is out of range: use a share strictly between 0 and 1, such as 0.1"),
         ({"folds": 1}, "folds=1 is out of range: use a whole number from 2"),
         ({"folds": "none"}, "folds='none' is out of range: use a number of folds, or 'left out'"),
+        ({"correlated": "a"}, "correlated='a' is out of range: use a correlation above 0 and at most 1, or None"),
         ({"correlated": 2.0}, "correlated=2.0 is out of range: use a correlation above 0 and at most 1, or None"),
     ],
 )
@@ -186,3 +187,20 @@ def test_rows_that_cannot_be_tested(network):
         rn.shrinkage.select(network, x, x[:, 0].log())
     with pytest.raises(rn.DataError, match=r"^y holds a single value: give targets that differ between rows$"):
         rn.shrinkage.select(network, x, torch.zeros(30))
+
+
+@pytest.mark.parametrize(
+    ("y", "line"),
+    [
+        (["a"] * 30, "y of type list is no array of numbers: give numbers, or classes numbered from 0"),
+        (np.array(["a"] * 30), "y of type ndarray is no array of numbers: give numbers, or classes numbered from 0"),
+        (torch.ones(30).long(), "y holds a single value: give targets that differ between rows"),
+        (torch.zeros(30, 0), "y has no columns: give one or more"),
+        (torch.arange(30) % 4, "y has 4 different values: the method 'terms' takes one column of ten or more; give a "),
+        (chain(30, 2, 0.0, seed=1), "y has 2 columns: the method 'terms' takes one column of ten or more; give a "),
+    ],
+)
+def test_targets_that_cannot_be_tested_without_a_posterior(y, line):
+    with pytest.raises(rn.DataError) as error:
+        rn.shrinkage.select(None, chain(30, 8, 0.0, seed=9), y)
+    assert str(error.value).startswith(line)

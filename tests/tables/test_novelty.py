@@ -68,6 +68,16 @@ def test_few_rows_flag_what_is_far_and_hardly_any_like_them(n):
         assert np.mean(rates) < 2 * ALARM
 
 
+@pytest.mark.parametrize("value", [1.0, 0.1, 1e8 / 3])
+@pytest.mark.parametrize("n", [20, 120])
+def test_rows_that_are_all_the_same_are_typical(n, value):
+    few = learn_novelty(np.full((n, 2), value), 0)
+    assert few.typicality(np.full((3, 2), value)).tolist() == [1.0] * 3
+    other = np.full((1, 2), value + 1e3)
+    assert unlike(few, other).all()
+    assert few.typicality(other) > 0
+
+
 def test_saving_keeps_every_bit(tmp_path):
     rng = np.random.default_rng(0)
     few = learn_novelty(rng.normal(size=(50, 3)), 0)

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from io import BytesIO
+from numbers import Integral
 
 import numpy as np
 import torch
@@ -58,13 +59,13 @@ def corrupt(images: Tensor, kind: str, severity: int, *, seed: int = 0) -> Tenso
         [50, 150]
     """
     check(images)
-    require(kind in STRENGTHS, "kind", kind, f"use one of {', '.join(STRENGTHS)}")
-    whole = isinstance(severity, int) and not isinstance(severity, bool)
+    require(isinstance(kind, str) and kind in STRENGTHS, "kind", kind, f"use one of {', '.join(STRENGTHS)}")
+    whole = isinstance(severity, Integral) and not isinstance(severity, bool)
     require(whole and severity in SEVERITIES, "severity", severity, "use 1, 2, 3, 4 or 5")
     require_seed(seed)
     if not len(images):
         return images.clone()
-    strength = STRENGTHS[kind][severity - 1]
+    strength = STRENGTHS[kind][int(severity) - 1]
     if kind in PILLOW:
         return _one_by_one(images, PILLOW[kind], strength)
     x = images.float() / 255
@@ -82,13 +83,17 @@ def corrupt(images: Tensor, kind: str, severity: int, *, seed: int = 0) -> Tenso
 
 
 def _blurred(x: Tensor, deviation: float) -> Tensor:
-    reach = min(int(4 * deviation + 0.5), *(side - 1 for side in x.shape[2:]))
+    down, right = (min(int(4 * deviation + 0.5), side - 1) for side in x.shape[2:])
+    padded = functional.pad(x, (right, right, down, down), mode="reflect")
+    across = functional.conv2d(padded, _kernel(right, deviation, x)[:, :, None, :], groups=x.shape[1])
+    return functional.conv2d(across, _kernel(down, deviation, x)[:, :, :, None], groups=x.shape[1])
+
+
+def _kernel(reach: int, deviation: float, x: Tensor) -> Tensor:
+    """Return a Gaussian kernel for each channel of images x, (channels, 1, 2 reach + 1)."""
     offsets = torch.arange(-reach, reach + 1, device=x.device)
     kernel = (-0.5 * (offsets / deviation) ** 2).exp()
-    kernel = (kernel / kernel.sum()).expand(x.shape[1], 1, -1)
-    padded = functional.pad(x, (reach,) * 4, mode="reflect")
-    across = functional.conv2d(padded, kernel[:, :, None, :], groups=x.shape[1])
-    return functional.conv2d(across, kernel[:, :, :, None], groups=x.shape[1])
+    return (kernel / kernel.sum()).expand(x.shape[1], 1, -1)
 
 
 def _brightened(x: Tensor, more: float) -> Tensor:

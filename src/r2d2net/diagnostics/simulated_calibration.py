@@ -41,7 +41,7 @@ from r2d2net.errors import (
 from r2d2net.forward_draws import forward_draws
 from r2d2net.inference import Method, method_named
 from r2d2net.inference.base import Draws
-from r2d2net.likelihoods import Gaussian
+from r2d2net.likelihoods import Gamma, Gaussian
 from r2d2net.model import BayesianModel
 from r2d2net.network_inputs import no_units
 from r2d2net.posterior import MEMORY, ROWS, Posterior
@@ -75,8 +75,9 @@ def vsbc(
     """Measure how an algorithm's posteriors are calibrated, by tables drawn from the model itself.
 
     Args:
-        model: The model; the noise of a Gaussian likelihood must be known, as in ``Gaussian(noise=1.0)``. Nothing is
-            standardised, so that its priors are those of the tables.
+        model: The model; the noise of a Gaussian likelihood must be known, as in ``Gaussian(noise=1.0)``; models of
+            other likelihoods of real numbers, whose noise is learnt, are refused. Nothing is standardised, so that its
+            priors are those of the tables.
         algorithm: Inference algorithm, an object or a name.
         x: Rows at which targets are drawn; by default as many normal ones as ``rows`` says.
         rows: Number of rows where x is not given.
@@ -113,7 +114,7 @@ def vsbc(
         require_whole(name, value, least=least)
     require(isinstance(largest, (int, float)) and largest > 0, "largest", largest, "use a positive number")
     require_seed(seed)
-    if model.likelihood.standardizes and not _noise_is_known(model):
+    if (model.likelihood.standardizes or isinstance(model.likelihood, Gamma)) and not _noise_is_known(model):
         fix = "give a noise that is known, as in rn.likelihoods.Gaussian(noise=1.0)"
         raise ParameterError("is learnt, and has no prior to draw it from", argument="noise", value=None, fix=fix)
     if model.fixed:

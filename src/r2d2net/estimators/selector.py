@@ -47,7 +47,7 @@ class R2D2Selector(SelectorMixin, BaseEstimator):
         method: "auto", "terms", "randomization" or "knockoffs", as in `r2d2net.shrinkage.select`; "auto" takes "terms"
             for numbers without an estimator, and else the randomization test.
         task: "regression", "classes", or "auto", which takes targets of text, truth values, and up to ten different
-            whole numbers for classes.
+            whole numbers for classes; with ``method="terms"`` all numbers are numbers, and classes are refused.
         random_state: Seed of everything random.
 
     Attributes:
@@ -112,6 +112,12 @@ class R2D2Selector(SelectorMixin, BaseEstimator):
         table, targets = validate_data(self, X, y, dtype=np.float64, ensure_min_samples=2)
         targets = np.asarray(targets)
         classes = self._has_classes(targets)
+        if self.method == "terms" and classes:
+            guessed = self.task == "auto" and self.estimator is None and targets.dtype.kind in "iuf"
+            if not guessed:
+                fix = "use method='randomization'"
+                raise ParameterError("is for numbers, not for classes", argument="method", value="terms", fix=fix)
+            classes = False  # who names this method says that they are numbers
         self._seed = seed = seed_of(self.random_state)
         if classes:
             check_classification_targets(targets)

@@ -203,7 +203,7 @@ def fit(
     alpha = require_level(alpha, count(held))
     reading = Reading(int(draws), int(seed), int(rows))
     with about("x_train"):
-        reader = reader_of(inner, take(train, torch.arange(2)), reading.seed)
+        reader = reader_of(inner, take(train, torch.arange(2)), (train, held), reading.seed)
         scores = RowScores(inner, reader, fit_densities(inner, reader, train, reading), reading)
     with about("holdout"):
         every = scores.of(held)
@@ -231,7 +231,8 @@ def load(folder: str | Path, posterior: Posterior[Any] | Estimator) -> Detector:
     """
     inner = posterior_of(posterior)
     saved = read(Path(folder), inner)
-    reader = LayerReader(inner.model, network_of(inner, saved.reading.seed), saved.layers)
+    inputs = [depth for depth in saved.densities if depth not in saved.layers]
+    reader = LayerReader(inner.model, network_of(inner, saved.reading.seed), saved.layers, inputs)
     scores = RowScores(inner, reader, saved.densities, saved.reading)
     return Detector(posterior, scores, saved.names, calibration_of(saved.held, saved.names), saved.alpha)
 

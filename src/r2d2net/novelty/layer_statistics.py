@@ -14,7 +14,7 @@ their outputs, so that any `nn.Module` will do. Deep networks are read at `DEPTH
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
@@ -48,10 +48,13 @@ class LayerReader:
         model: The model.
         network: Draws of that one network.
         layers: Names of the layers to read.
+        inputs: Names of the inputs to read, as in `input_parts`.
     """
 
-    def __init__(self, model: BayesianModel[Any], network: Draws, layers: Sequence[str]) -> None:
-        self.model, self.network, self.layers = model, network, tuple(layers)
+    def __init__(
+        self, model: BayesianModel[Any], network: Draws, layers: Sequence[str], inputs: Collection[str]
+    ) -> None:
+        self.model, self.network, self.layers, self.inputs = model, network, tuple(layers), tuple(inputs)
 
     @torch.no_grad()
     def read(self, inputs: Any) -> dict[str, Statistics]:
@@ -64,17 +67,28 @@ class LayerReader:
             The statistics by depth, the inputs first.
         """
         modules = dict(self.model.net.named_modules())
-        parts = inputs if isinstance(inputs, tuple) else (inputs,)
         first_is_conv = bool(self.layers) and isinstance(modules[self.layers[0]], _ConvNd)
         found = {}
-        for number, part in enumerate(parts):
-            if part.is_floating_point() and bool(torch.isfinite(part).all()):  # masks are infinite
-                name = INPUT if len(parts) == 1 else f"{INPUT} {number}"
+        for name, part in input_parts(inputs).items():
+            if name in self.inputs:
                 found[name] = statistics_of(part, channels_first=part.dim() > 3 or first_is_conv)
         outputs = _outputs(self.model, self.network, inputs, self.layers)
         for name in self.layers:
             found[name] = statistics_of(outputs[name], channels_first=isinstance(modules[name], _ConvNd))
         return found
+
+
+def input_parts(inputs: Any) -> dict[str, Tensor]:
+    """Name the inputs of a network.
+
+    Args:
+        inputs: A tensor or a tuple of tensors.
+
+    Returns:
+        The tensors by name: "input" where there is one, else "input 0", "input 1" and so on.
+    """
+    parts = inputs if isinstance(inputs, tuple) else (inputs,)
+    return {INPUT if len(parts) == 1 else f"{INPUT} {number}": part for number, part in enumerate(parts)}
 
 
 def layers_to_read(model: BayesianModel[Any], network: Draws, inputs: Any) -> list[str]:

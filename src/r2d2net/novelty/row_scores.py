@@ -7,21 +7,22 @@
 
 Small distances count because rows that are plainer than any training row, such as flat images, lie near the centre. The
 layers are those of one network, that of the mean weights; of draws that have no useful mean, such as an ensemble's, the
-first.
+first. Inputs are read that hold real numbers and, in all rows of the fit, finite ones: masks with infinite entries are
+not.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from r2d2net.errors import ParameterError
+from r2d2net.errors import DataError, ParameterError
 from r2d2net.inference.base import Draws
 from r2d2net.novelty.density import Density, fit_density
-from r2d2net.novelty.layer_statistics import LayerReader, Statistics, layers_to_read
+from r2d2net.novelty.layer_statistics import LayerReader, Statistics, input_parts, layers_to_read
 from r2d2net.position_predictions import LabelProbabilities
 from r2d2net.posterior import Posterior
 from r2d2net.prediction import Classification, Mixture, Prediction
@@ -66,7 +67,14 @@ class RowScores:
 
         Returns:
             The scores by name, each (rows,), in float64 on the CPU.
+
+        Raises:
+            DataError: If an input that is read has infinite values.
         """
+        for name, part in input_parts(inputs).items():
+            if name in self.reader.inputs and not _is_finite(part):
+                problem = f"has infinite values in {name}, which had none in the rows of the fit"
+                raise DataError(problem, argument="x", fix="fit the detector to rows that have some too")
         blocks = [self._block(block) for block in blocks_of(inputs, self.reading.rows)]
         return {name: torch.cat([block[name] for block in blocks]) for name in blocks[0]}
 
@@ -97,20 +105,28 @@ def fit_densities(posterior: Posterior[Any], reader: LayerReader, inputs: Any, r
     return densities
 
 
-def reader_of(posterior: Posterior[Any], inputs: Any, seed: int) -> LayerReader:
-    """Choose the network that is read, and its layers.
+def reader_of(posterior: Posterior[Any], few: Any, every: Sequence[Any], seed: int) -> LayerReader:
+    """Choose the network that is read, its layers and its inputs.
 
     Args:
         posterior: The posterior.
-        inputs: A few rows in the user's units.
+        few: A few rows in the user's units.
+        every: All rows of the fit, training rows and held-back rows: inputs with an infinite value in any are not read.
         seed: Seed of the draw, where the posterior has no mean network.
 
     Returns:
         The reader.
     """
     network = network_of(posterior, seed)
-    layers = layers_to_read(posterior.model, network, posterior.network_inputs(inputs))
-    return LayerReader(posterior.model, network, layers)
+    standardised = posterior.network_inputs(few)
+    layers = layers_to_read(posterior.model, network, standardised)
+    named = [input_parts(rows) for rows in every]
+    inputs = [
+        name
+        for name, part in input_parts(standardised).items()
+        if part.is_floating_point() and all(_is_finite(parts[name]) for parts in named)
+    ]
+    return LayerReader(posterior.model, network, layers, inputs)
 
 
 def network_of(posterior: Posterior[Any], seed: int) -> Draws:
@@ -162,3 +178,7 @@ def blocks_of(inputs: Any, rows: int) -> Iterator[Any]:
         yield from zip(*(part.split(rows) for part in inputs), strict=True)
     else:
         yield from inputs.split(rows)
+
+
+def _is_finite(part: Tensor) -> bool:
+    return bool(torch.isfinite(part).all())

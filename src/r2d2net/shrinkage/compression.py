@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from numbers import Real
 from pathlib import Path
@@ -244,7 +244,8 @@ def _require(target: float | None, cut: str, thresholds: Sequence[float], lr: fl
     require(cut in ("units", "weights"), "cut", cut, "use 'units' or 'weights'")
     is_number = isinstance(target, Real) and not isinstance(target, bool)
     require(target is None or (is_number and target > 1), "target", target, "use a number above 1, such as 50")
-    fits = len(thresholds) > 0 and all(isinstance(t, Real) and float(t) > 0 for t in thresholds)
+    has_some = isinstance(thresholds, Collection) and len(thresholds) > 0
+    fits = has_some and all(isinstance(t, Real) and float(t) > 0 for t in thresholds)
     rises = fits and list(thresholds) == sorted(thresholds)
     require(rises, "thresholds", thresholds, "use numbers of nats above 0 that rise")
     require(lr is None or (isinstance(lr, Real) and 0 < lr < 10), "lr", lr, "use a number above 0, such as 0.02")

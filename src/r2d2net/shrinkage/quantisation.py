@@ -18,7 +18,6 @@ import copy
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from numbers import Real
 from pathlib import Path
 from typing import Any, Generic, NamedTuple
 
@@ -28,7 +27,7 @@ from safetensors.torch import save
 from torch import Tensor, nn
 
 from r2d2net import checkpoint
-from r2d2net.errors import CheckpointError, ParameterError, Shown, require, require_whole
+from r2d2net.errors import CheckpointError, ParameterError, Shown, is_number, require, require_whole
 from r2d2net.inference.mean_field_family import MeanFieldDraws
 from r2d2net.model import require_module
 from r2d2net.notebook_tables import html_table
@@ -168,8 +167,7 @@ def quantise(
         True
     """
     if step is not None:
-        is_number = isinstance(step, Real) and not isinstance(step, bool)
-        require(is_number and 0 < step < math.inf, "step", step, "use a number above 0, such as 1")
+        require(is_number(step) and 0 < step < math.inf, "step", step, "use a number above 0, such as 1")
         if validation is not None:
             raise ParameterError("is chosen by validation rows", argument="step", value=step, fix="leave one out")
     require_whole("draws", draws)
@@ -214,12 +212,17 @@ def _rounded(posterior: Posterior[Any], step: float) -> Quantised[Any]:
         precision = slot.of(moments.deviation)[keep].double().square().reciprocal()
         if not len(left):
             continue
-        distance = float(np.float32(step * precision.mean().rsqrt()))
+        with np.errstate(over="ignore"):
+            distance = float(np.float32(step * precision.mean().rsqrt()))
+        if distance == math.inf:
+            problem = f"is beyond the numbers of float32 for {slot.name!r}"
+            raise ParameterError(problem, argument="step", value=step, fix="use a smaller one, such as 1")
+        if not distance > 0:
+            raise _too_fine(slot.name, step)
         numbers = torch.round(left / distance)
         bits = bits_of(int(numbers.max() - numbers.min()))
-        if bits > MOST_BITS or not distance > 0:
-            problem = ("needs more than ", Shown(str(MOST_BITS)), f" bits for {slot.name!r}")
-            raise ParameterError(problem, argument="step", value=step, fix="use a larger one, such as 1")
+        if bits > MOST_BITS:
+            raise _too_fine(slot.name, step)
         own[keep] = (numbers * distance).to(own.dtype)
         layers.append(LayerBits(slot.name, len(left), bits, distance))
     source: Any = posterior.source
@@ -232,6 +235,11 @@ def _rounded(posterior: Posterior[Any], step: float) -> Quantised[Any]:
         facts = {"step": step, "layers": [list(row) for row in layers]}
         changed.settings = {**changed.settings, "quantised": facts}
     return Quantised(changed, tuple(layers), step)
+
+
+def _too_fine(name: str, step: float) -> ParameterError:
+    problem = ("needs more than ", Shown(str(MOST_BITS)), f" bits for {name!r}")
+    return ParameterError(problem, argument="step", value=step, fix="use a larger one, such as 1")
 
 
 def load_quantised(path: str | Path, net: nn.Module) -> nn.Module:

@@ -25,7 +25,7 @@ from typing import Any, Literal, NamedTuple
 import torch
 from torch import Tensor
 
-from r2d2net.errors import DataError, Value, require, require_seed, require_whole
+from r2d2net.errors import DataError, Value, is_number, require, require_seed, require_whole
 from r2d2net.posterior import Posterior
 from r2d2net.shrinkage.conditional_inputs import ConditionalInputs
 from r2d2net.shrinkage.knockoffs import knockoff_rates, knockoffs, statistics
@@ -130,10 +130,9 @@ def select(
         >>> select(posterior, x, y).line
         'selected 2 of 6 inputs: of such selections at most about 10% are false on average'
     """
-    is_number = isinstance(fdr, (int, float)) and not isinstance(fdr, bool)
-    require(is_number and 0 < fdr < 1, "fdr", fdr, "use a share strictly between 0 and 1, such as 0.1")
+    require(is_number(fdr) and 0 < fdr < 1, "fdr", fdr, "use a share strictly between 0 and 1, such as 0.1")
     require(method in METHODS, "method", method, f"use one of {', '.join(METHODS)}")
-    known = correlated is None or 0 < correlated <= 1
+    known = correlated is None or (is_number(correlated) and 0 < correlated <= 1)
     require(known, "correlated", correlated, "use a correlation above 0 and at most 1, or None")
     if isinstance(folds, str):
         require(folds == "left out", "folds", folds, "use a number of folds, or 'left out'")
@@ -181,7 +180,18 @@ def _suited(
         likelihood = posterior.model.likelihood
     is_asked = folds == "left out" or (refit is not None and likelihood is None)
     classes = likelihood is not None and likelihood.has_classes
-    return "randomization" if is_asked or classes or not has_many_values(targets) else "terms"
+    if is_asked or classes:
+        return "randomization"
+    if has_many_values(targets):
+        return "terms"
+    if posterior is None and refit is None:
+        width = _width(targets)
+        problem = (
+            (f"has {width} columns",) if width > 1 else ("has ", Value(len(targets.unique())), " different values")
+        )
+        fix = "the method 'terms' takes one column of ten or more; give a posterior or `refit` for these"
+        raise DataError(problem, argument="y", fix=fix)
+    return "randomization"
 
 
 def _by_other(

@@ -30,7 +30,7 @@ def as_table(x: Any, y: Any) -> tuple[Tensor, Tensor]:
     table = as_tensors(x)
     if isinstance(table, tuple) or table.dim() != 2:
         raise DataError("is no table", argument="x", fix="give one table (rows, inputs)")
-    targets = torch.as_tensor(y)
+    targets = _targets(y)
     if targets.dim() == 0 or len(targets) != len(table):
         rows = 1 if targets.dim() == 0 else len(targets)
         raise DataError(("has ", Value(len(table)), f" rows and y has {rows}"), argument="x", fix="they must agree")
@@ -38,12 +38,21 @@ def as_table(x: Any, y: Any) -> tuple[Tensor, Tensor]:
         raise DataError(("has ", Value(len(table)), " rows"), argument="x", fix=f"a test takes {FEWEST} or more")
     if not bool(torch.isfinite(table).all()):
         raise DataError("holds a number that is not finite", argument="x", fix="fill in missing cells")
-    if targets.is_floating_point():
-        if not bool(torch.isfinite(targets).all()):
-            raise DataError("holds a number that is not finite", argument="y", fix="leave out rows without a target")
-        if bool((targets == targets.reshape(-1)[0]).all()):
-            raise DataError("holds a single value", argument="y", fix="give targets that differ between rows")
+    if not bool(torch.isfinite(targets).all()):
+        raise DataError("holds a number that is not finite", argument="y", fix="leave out rows without a target")
+    if targets.numel() == 0:
+        raise DataError("has no columns", argument="y", fix="give one or more")
+    if bool((targets == targets.reshape(-1)[0]).all()):
+        raise DataError("holds a single value", argument="y", fix="give targets that differ between rows")
     return table.double().cpu(), targets.cpu()
+
+
+def _targets(y: Any) -> Tensor:
+    try:
+        return torch.as_tensor(y)
+    except (TypeError, ValueError, RuntimeError) as error:
+        fix = "give numbers, or classes numbered from 0"
+        raise DataError(("of type ", Value(type(y)), " is no array of numbers"), argument="y", fix=fix) from error
 
 
 def inputs_of(groups: Sequence[Sequence[int]] | None, columns: int) -> list[list[int]]:

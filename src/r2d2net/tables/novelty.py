@@ -81,7 +81,9 @@ class Novelty:
         share = np.asarray((1 + n - np.searchsorted(self.distances, distances)) / (n + 1), dtype=np.float64)
         if n >= FEWEST:
             return share
-        return share * (self.distances[-1] / np.maximum(distances, max(self.distances[-1], TINY))) ** TAIL
+        largest = self.distances[-1]  # 0 where all training rows are the same
+        ratio = np.where(distances <= largest, 1.0, largest / np.maximum(distances, TINY))
+        return np.asarray(np.maximum(share * ratio**TAIL, TINY), dtype=np.float64)
 
     def save(self, folder: Path) -> None:
         """Write the file of the run folder."""
@@ -172,7 +174,8 @@ class _Metric(NamedTuple):
 def _metric_of(x: Values) -> _Metric:
     from scipy.linalg import cholesky, solve_triangular
 
-    center, scale = x.mean(0), x.std(0)
+    same = (x == x[0]).all(0)  # their means and deviations may be off by rounding
+    center, scale = np.where(same, x[0], x.mean(0)), np.where(same, 0.0, x.std(0))
     # shrinkage is towards equal variances; a level that these rows lack has none of its own
     scale = np.where(scale > 0, scale, scale[scale > 0].min(initial=1.0))
     own = (x - center) / scale
