@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import r2d2net as rn
-from r2d2net.errors import ParameterError, PruningWarning
+from r2d2net.errors import CheckpointError, ParameterError, PruningWarning
 from r2d2net.inference import CAVI
 from r2d2net.priors import GroupR2D2
 from r2d2net.run import train
@@ -108,6 +108,16 @@ def test_a_killed_run_goes_on(killed_at: int, tmp_path: Any, monkeypatch: pytest
         found = compress(model(), rows(), folder=tmp_path, **arguments)
     assert found.rounds == expected.rounds
     assert torch.equal(found.posterior.mean(), expected.posterior.mean())
+
+
+@pytest.mark.parametrize("other", ["target", "posterior"])
+def test_a_folder_of_another_call_is_refused(other: str, whole: Any, tmp_path: Any) -> None:
+    how: dict[str, Any] = {"cut": "weights", "refit_epochs": 1, "folder": tmp_path}
+    first = compress(whole, rows(), 3, **how)
+    again = rn.fit(model(), rows(), "cavi", epochs=1, verbose=False) if other == "posterior" else whole
+    with pytest.raises(CheckpointError, match="is of another run: it starts from another posterior or cut; give"):
+        compress(again, rows(), 4 if other == "target" else 3, **how)
+    assert torch.equal(compress(whole, rows(), 3, **how).posterior.mean(), first.posterior.mean())
 
 
 @pytest.mark.parametrize(

@@ -344,3 +344,47 @@ def test_attention_that_cannot_be_cut_is_kept_and_said() -> None:
     posterior = rn.fit(rn.BayesianModel(Attentive(uses_weights=True)), (x, y), "cavi", epochs=1, verbose=False)
     with pytest.raises(ParameterError, match=r"4 units of 'attention' stay \(attention whose weights are used\)"):
         remove_units(posterior, x, keep={"attention": 2})
+
+
+class Masked(nn.Module):
+    """An encoder whose heads have each a mask, or whose keys are padded."""
+
+    def __init__(self, *, alone: bool = False) -> None:
+        super().__init__()
+        layer = nn.TransformerEncoderLayer(8, 4, 12, dropout=0.0, batch_first=True)
+        self.body = layer if alone else nn.TransformerEncoder(layer, 2)  # nested tensors, as torch has by default
+        self.head = nn.Linear(5 * 8, 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        each = torch.ones(5, 5).triu(1).bool().repeat(4 * x.shape[0], 1, 1)
+        return self.head(self.body(x, each).flatten(1))
+
+
+class Padded(Masked):
+    """An encoder of padded rows."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        gone = (torch.arange(5) == 4).repeat(x.shape[0], 1)
+        return self.head(self.body(x, src_key_padding_mask=gone).flatten(1))
+
+
+@pytest.mark.parametrize("alone", [False, True])
+def test_heads_of_an_encoder_with_a_mask_each_are_kept_and_said(alone: bool) -> None:
+    x, y = sentences()
+    posterior = rn.fit(rn.BayesianModel(Masked(alone=alone)), (x, y), "cavi", epochs=1, verbose=False)
+    layer = "body" if alone else "body.layers.0"
+    with pytest.raises(ParameterError, match=r"4 units of .* stay \(attention with a mask for each head\)"):
+        remove_units(posterior, x, keep={f"{layer}.self_attn": 2})
+    smaller = remove_units(posterior, x, keep={f"{layer}.linear1": 5})
+    assert next(row for row in smaller.layers if row.layer == f"{layer}.self_attn").after == 4
+
+
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")  # of the whole network, from torch
+def test_an_encoder_with_nested_tensors_runs_on_padded_rows(tmp_path: Any) -> None:
+    x, y = sentences()
+    posterior = rn.fit(rn.BayesianModel(Padded()), (x, y), "cavi", epochs=1, verbose=False)
+    smaller = remove_units(posterior, x, keep={"body.layers.1.self_attn": 2})
+    smaller.save(tmp_path)
+    net = plain_network(load_smaller(tmp_path, Padded()))
+    with torch.no_grad():
+        torch.testing.assert_close(net(x), smaller.net(x))

@@ -363,6 +363,11 @@ class Method(ABC):
         """Number of independent runs that make one posterior: members of an ensemble, chains of a sampler."""
         return 1
 
+    @property
+    def origin(self) -> str | None:
+        """Digest of the posterior that the run starts from, where the algorithm was given one; a part of its record."""
+        return None
+
     def default_epochs(self, n: int) -> int:
         """Return the number of epochs of a run whose length the user does not say.
 

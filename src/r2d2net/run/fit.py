@@ -463,7 +463,9 @@ class Request:
         def plan(candidate: str, restart: int) -> Plan:
             several = {"prior": self.prior, "restarts": int(self.restarts), "candidate": candidate, "restart": restart}
             method = methods[candidate]
-            own = {"algorithm": describe(method), "model": describe_model(models[candidate])}
+            own: dict[str, Any] = {"algorithm": describe(method), "model": describe_model(models[candidate])}
+            if method.origin is not None:
+                own["start"] = method.origin
             settings = {**several, **own, **common}  # a resumed run that differs names the first that does
             every = self.checkpoint_every
             model = models[candidate]

@@ -29,6 +29,12 @@ CHECKPOINT = {
     "best_epoch": Whole(-1),
 }
 
+TOLD = {  # of settings that are a digest or a long text, which say nothing to the reader
+    "data": "it has other data",
+    "network": "it has another network",
+    "start": "it starts from another posterior or cut",
+}
+
 if TYPE_CHECKING:
     from r2d2net.run.train import Plan, Progressing
 
@@ -119,6 +125,6 @@ def difference(saved: Any, now: Any, name: str = "") -> str | None:
         return None if list(saved) == list(now) else f"it has another order of {name}"
     if saved == now:
         return None
-    if name in ("data", "network"):  # a digest or a long text says nothing to the reader
-        return f"it has another {name}" if name == "network" else "it has other data"
+    if name in TOLD:
+        return TOLD[name]
     return f"it has {name}={saved!r}, here {name}={now!r}"

@@ -44,36 +44,56 @@ def heads_of(units: Units, name: str, module: Any) -> Tensor:
     return heads
 
 
+def heads_that_stay(units: Units, name: str, module: Any, reason: str) -> None:
+    """Number the heads of attention that cannot be cut, with the reason."""
+    units.layers[name] = units.new(module.num_heads)
+    units.lock(units.layers[name], reason)
+
+
 def attention_problem(node: fx.Node, module: Any, environment: dict[fx.Node, Any]) -> str:
     """Say why the heads of a call of attention cannot be cut; "" if they can."""
+    problem = heads_problem(module, mask_of(node, "attn_mask", 5, environment))
+    outputs_alone = all(
+        user.target is operator.getitem and (user.args[1] == 0 or not user.users) for user in node.users
+    )
+    return problem or ("" if outputs_alone else "attention whose weights are used")
+
+
+def mask_of(node: fx.Node, name: str, place: int, environment: dict[fx.Node, Any]) -> Any:
+    """Return the mask that a call is given, by its name or in its place; None if there is none."""
+    mask = node.kwargs.get(name, node.args[place] if len(node.args) > place else None)
+    return environment[mask] if isinstance(mask, fx.Node) else mask
+
+
+def heads_problem(module: Any, mask: Tensor | None) -> str:
+    """Say why the heads of attention with a mask cannot be cut; "" if they can."""
     if module.in_proj_weight is None:
         return "attention with keys or values of another width"
     if getattr(module, "bias_k", None) is not None or getattr(module, "add_zero_attn", False):
         return "attention with a key of its own"
-    mask = node.kwargs.get("attn_mask", node.args[5] if len(node.args) > 5 else None)
-    if isinstance(mask, fx.Node) and environment[mask].dim() == 3:
-        return "attention with a mask for each head"
-    outputs_alone = all(
-        user.target is operator.getitem and (user.args[1] == 0 or not user.users) for user in node.users
-    )
-    return "" if outputs_alone else "attention whose weights are used"
+    return "attention with a mask for each head" if mask is not None and mask.dim() == 3 else ""
 
 
-def encoder_units(units: Units, name: str, module: nn.Module) -> None:
+def encoder_units(units: Units, name: str, module: nn.Module, mask: Tensor | None = None) -> None:
     """Number the heads and hidden units of a Transformer encoder, or of one layer of it.
 
     Args:
         units: The units of the network, which get new ones.
         name: Name of the module.
         module: The encoder or the layer.
+        mask: Mask of its attention; heads that have each their own stay.
     """
     if isinstance(module, nn.TransformerEncoder):
         for i, own in enumerate(module.layers):
-            encoder_units(units, f"{name}.layers.{i}".lstrip("."), own)
+            encoder_units(units, f"{name}.layers.{i}".lstrip("."), own, mask)
         return
     layer: Any = module
     prefix = f"{name}." if name else ""
-    heads_of(units, f"{prefix}self_attn", layer.self_attn)
+    problem = heads_problem(layer.self_attn, mask)
+    if problem:
+        heads_that_stay(units, f"{prefix}self_attn", layer.self_attn, problem)
+    else:
+        heads_of(units, f"{prefix}self_attn", layer.self_attn)
     hidden = units.new(layer.linear1.out_features)
     units.layers[f"{prefix}linear1"] = hidden
     units.places.append(Place(f"{prefix}linear1.weight", 0, hidden, "in"))

@@ -17,7 +17,15 @@ from torch import Tensor, fx, nn
 from r2d2net.errors import ParameterError
 from r2d2net.nets.narrow_attention import NarrowAttention
 from r2d2net.nets.selected_linear import SelectedLinear
-from r2d2net.shrinkage.attention_units import ATTENTION, ENCODERS, attention_problem, encoder_units, heads_of
+from r2d2net.shrinkage.attention_units import (
+    ATTENTION,
+    ENCODERS,
+    attention_problem,
+    encoder_units,
+    heads_of,
+    heads_that_stay,
+    mask_of,
+)
 from r2d2net.shrinkage.unit_places import ZERO_AT_ZERO, Place, Units
 
 LINEAR = (nn.Linear, SelectedLinear)
@@ -192,8 +200,7 @@ class _Walk(fx.Interpreter):
         self._lock_inputs(node, f"{name} ({type(module).__name__})")
         problem = attention_problem(node, module, self.env)
         if problem:
-            self.units.layers[name] = self.units.new(module.num_heads)
-            self.units.lock(self.units.layers[name], problem)
+            heads_that_stay(self.units, name, module, problem)
         else:
             heads_of(self.units, name, module)
         return self._locked_stream(result[0], f"{name} ({type(module).__name__})"), None
@@ -203,7 +210,8 @@ class _Walk(fx.Interpreter):
         self._lock_inputs(node, reason)
         is_shared = any(shared == name or shared.startswith(f"{name}.") for shared in self._shared)
         if self._calls[name] == 1 and not is_shared:
-            encoder_units(self.units, name, module)
+            place = "mask" if isinstance(module, nn.TransformerEncoder) else "src_mask"
+            encoder_units(self.units, name, module, mask_of(node, place, 1, self.env))
         return self._locked_stream(result, reason)
 
     def _locked_stream(self, result: Tensor, reason: str) -> Tensor:

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from r2d2net.errors import CheckpointError, ParameterError, Shown, require
-from r2d2net.inference.base import Batch, Draws, DrawSource, Info, Method, Trainer, part
+from r2d2net.inference.base import Batch, Draws, DrawSource, Info, Method, Trainer, flatten, part
 from r2d2net.inference.kept_weights import KeptSweeps
 from r2d2net.inference.mean_field_family import FREE
 from r2d2net.inference.point import Point
@@ -28,6 +28,7 @@ from r2d2net.inference.variational import MeanField
 from r2d2net.likelihoods.base import Noise, Unit
 from r2d2net.model import BayesianModel, Slot, Tensors, norm_names
 from r2d2net.posterior import Posterior
+from r2d2net.run.prepare import data_digest
 from r2d2net.specification import OUTSIDE, Specification, describe, method_from
 
 NO_VARIANCE = 80.0  # of rho, where exp(rho) is the precision: a deviation of 4e-18
@@ -142,6 +143,10 @@ class Pruned(Method):
             raise ParameterError(
                 "is from outside r2d2net, and could not be saved", argument="algorithm", value=name, fix=fix
             )
+
+    @property
+    def origin(self) -> str | None:
+        return None if self.start is None else data_digest(*flatten(self.start).values())
 
     @property
     def inner(self) -> Method:

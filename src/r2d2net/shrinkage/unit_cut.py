@@ -67,6 +67,7 @@ def cut_network(net: nn.Module, kept: Kept, selected: Mapping[str, Selection]) -
         weight = module.in_proj_weight if isinstance(module, nn.MultiheadAttention) else None
         if weight is not None and weight.shape[0] != 3 * module.embed_dim:
             small = _with_module(small, name, NarrowAttention.like(module))
+    _without_nested_tensors(small)
     for name, selection in selected.items():
         old = small.get_submodule(name)
         new = SelectedLinear(selection.places, selection.reaching, old.out_features, old.bias is not None)  # type: ignore
@@ -74,6 +75,28 @@ def cut_network(net: nn.Module, kept: Kept, selected: Mapping[str, Selection]) -
         new.kept = new.kept.to(old.weight.device)  # type: ignore[arg-type]
         small = _with_module(small, name, new)
     return small.eval()
+
+
+def _without_nested_tensors(net: nn.Module) -> None:
+    """Let encoders with narrow attention take padded rows as they are: only torch's own attention takes them nested."""
+    for module in net.modules():
+        if isinstance(module, nn.TransformerEncoder) and any(isinstance(m, NarrowAttention) for m in module.modules()):
+            module.enable_nested_tensor = module.use_nested_tensor = False
+
+
+def with_padding_as_in(whole: nn.Module, small: nn.Module) -> None:
+    """Let the encoders of a whole network take padded rows as those of the smaller one do.
+
+    Nested tensors make the outputs of padded places zero, in evaluation alone; without them they are numbers.
+
+    Args:
+        whole: The network before the cut, changed in place.
+        small: The smaller network.
+    """
+    own = dict(small.named_modules())
+    for name, module in whole.named_modules():
+        if isinstance(module, nn.TransformerEncoder):
+            module.use_nested_tensor = own[name].use_nested_tensor
 
 
 def _with_module(net: nn.Module, name: str, module: nn.Module) -> nn.Module:

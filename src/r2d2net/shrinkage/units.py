@@ -33,7 +33,7 @@ from r2d2net.run.batches import take
 from r2d2net.shrinkage.network_units import units_of
 from r2d2net.shrinkage.pruning import PAIR, require_rows, standing
 from r2d2net.shrinkage.smaller_network import LayerUnits, SmallerNetwork, plain_network
-from r2d2net.shrinkage.unit_cut import Kept, Selection, cut_network, cut_posterior
+from r2d2net.shrinkage.unit_cut import Kept, Selection, cut_network, cut_posterior, with_padding_as_in
 from r2d2net.shrinkage.unit_places import Units
 from r2d2net.shrinkage.weight_scores import SCORES, Score, weight_scores
 
@@ -244,6 +244,7 @@ class _Cut:
     def _check(self, small: nn.Module, kept: Kept, selected: dict[str, Selection]) -> None:
         """Compare with the whole network, the weights that take removed units set to zero."""
         whole = plain_network(self.posterior)
+        with_padding_as_in(whole, small)
         tensors = dict(whole.named_parameters())
         for place in self.units.places:
             places = kept.get(place.tensor, {}).get(place.dim)
