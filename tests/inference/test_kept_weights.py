@@ -153,3 +153,7 @@ def test_a_stated_r2_goes_on_with_few_weights(cut: Any) -> None:
         found = compress(model, (x, x[:, 0]), 20, **how)
         assert bool(found.posterior.predict(x[:3]).mean.isfinite().all())
         assert found.rounds[-1].weights <= 7
+    refit = compress(
+        rn.BayesianModel(rn.nets.mlp(6, [8], 1)), (x, x[:, 0]), 20, **how, prior=R2D2.from_r2(0.5, 2.0, 0.15)
+    )
+    assert bool(refit.posterior.predict(x[:3]).mean.isfinite().all())
