@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from scipy import stats
 from torch import Tensor, nn
 
 import r2d2net as rn
@@ -16,7 +17,7 @@ from r2d2net.inference.kept_weights import KeptSweeps
 from r2d2net.inference.scale_updates import CoordinateUpdate, GibbsUpdate, Known, ScaleSweeps
 from r2d2net.priors import R2D2, Gaussian, GroupHorseshoe, GroupR2D2, Horseshoe, HorseshoePlus, SpikeSlab
 from r2d2net.priors.weight_groups import has_members
-from r2d2net.shrinkage import Pruned, prune
+from r2d2net.shrinkage import Pruned, compress, prune
 from r2d2net.testing import geweke
 from r2d2net.testing.coordinate_ascent import bounds_over_sweeps
 
@@ -127,3 +128,32 @@ def test_a_prior_of_groups_that_says_nothing_of_gaps_is_refused() -> None:
 def test_members() -> None:
     assert has_members(RAGGED, (1, 4)).tolist() == [[True, False, True, True]]
     assert has_members(RAGGED, (3, 1)).all()
+
+
+@pytest.mark.parametrize("prior", [R2D2.from_r2(0.4, 2.0, 0.3), R2D2.from_r2(0.4, 2.0, 0.3, groups={"all": range(4)})])
+def test_few_weights_left_have_the_r2_of_the_whole_layer(prior: Any) -> None:
+    """Kolmogorov-Smirnov of R2 of two weights, for which a_pi was too small; false-alarm rate 1e-6 each."""
+    keep = torch.zeros(3, 4, dtype=torch.bool)
+    keep[0, :2] = True
+    for few, shape in ((prior.kept(keep), (2,)), (prior.smaller((1, 4)).kept(keep[:1]), (2,))):
+        generator = torch.Generator().manual_seed(0)
+        omega = torch.stack([few.init_scales(shape, generator, dtype=torch.float64).T.sum() for _ in range(1000)])
+        assert stats.kstest((omega / (1 + omega)).numpy(), stats.beta(0.8, 1.2).cdf).pvalue > 1e-6
+    assert (prior.kept(~keep) is prior) == isinstance(prior, R2D2)  # ten are enough; columns of groups have moved
+
+
+@pytest.mark.filterwarnings("ignore::r2d2net.errors.FitWarning", "ignore::r2d2net.errors.PruningWarning")
+@pytest.mark.parametrize("cut", ["units", "weights"])
+def test_a_stated_r2_goes_on_with_few_weights(cut: Any) -> None:
+    x = torch.randn(60, 6, generator=torch.Generator().manual_seed(0))
+    groups = {"a": [0, 1, 2], "b": [3, 4, 5]}
+    for prior in (R2D2.from_r2(0.5, 2.0, 0.15), R2D2.from_r2(0.5, 2.0, 0.15, groups=groups)):
+        model = rn.BayesianModel(rn.nets.mlp(6, [8], 1), prior)
+        how: Any = {"cut": cut, "epochs": 3, "refit_epochs": 2, "thresholds": (1e9,)}
+        found = compress(model, (x, x[:, 0]), 20, **how)
+        assert bool(found.posterior.predict(x[:3]).mean.isfinite().all())
+        assert found.rounds[-1].weights <= 7
+    refit = compress(
+        rn.BayesianModel(rn.nets.mlp(6, [8], 1)), (x, x[:, 0]), 20, **how, prior=R2D2.from_r2(0.5, 2.0, 0.15)
+    )
+    assert bool(refit.posterior.predict(x[:3]).mean.isfinite().all())

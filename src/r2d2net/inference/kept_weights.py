@@ -9,7 +9,8 @@ and so for every prior: counts and sums are over the weights that are left. Were
 to the shape and next to nothing to the rate, since its T_j falls to zero with it; xi would rise with every weight that
 is cut, and the variances of those that are left would fall. A layer without its zeros is refreshed as a vector of its
 other weights, under the prior that `ScaleMixturePrior.kept` gives them; scales of weights that are gone stay as they
-were.
+were. Under a stated R2 (`R2D2.from_r2`) few weights may have too small a concentration: it is raised so that R2 has
+the law that was stated (`R2D2.smaller`).
 """
 
 from __future__ import annotations

@@ -147,6 +147,17 @@ class ScaleMixturePrior(ABC, Generic[ScalesT]):
         """
         return self
 
+    def smaller(self, shape: Shape) -> ScaleMixturePrior[ScalesT]:
+        """Return the prior of a layer that has lost units; by default the prior itself.
+
+        Args:
+            shape: Shape of what is left of the layer.
+
+        Returns:
+            The prior.
+        """
+        return self
+
     def require_layer(self, name: str, shape: Shape) -> None:
         """Refuse a parameter that cannot have the prior; by default none.
 

@@ -165,12 +165,22 @@ class GroupedR2D2(ContinuousScalePrior[R2D2Scales]):
         left = [k for k, places in enumerate(own) if len(places)]  # groups without weights say nothing of xi
         names = list(self.groups)
         prior.groups = {names[k]: own[k].tolist() for k in left}
-        prior.parts = tuple(self.parts[k]._replace(columns=own[k]) for k in left)
+        prior.parts = tuple(
+            self.parts[k]._replace(prior=self.parts[k].prior.smaller((len(own[k]),)), columns=own[k]) for k in left
+        )
         prior._a = [self._a[k] for k in left]
         prior._count = len(column_of)
-        for _ in prior._in_layer((len(column_of),)):
-            pass  # refuses groups with too few weights
         return prior
+
+    def smaller(self, shape: Shape) -> GroupedR2D2:
+        rows = math.prod(shape[:-1])
+        least = {
+            name: part.prior.smaller((rows, len(part.columns))).a_pi
+            for name, part in zip(self.groups, self.parts, strict=True)
+        }
+        if least == self.concentration:
+            return self
+        return GroupedR2D2(self.groups, self.mean_r2, self.precision_r2, least, self.sigma0)
 
     def _in_layer(self, shape: Shape, shared: int = 1) -> Iterator[tuple[Part, float]]:
         """Iterate over groups and the number of their weights for each global scale, in a layer of this shape."""

@@ -22,6 +22,7 @@ whose density behaves as |w|^(2 a_pi - 1) at zero and as |w|^-(1 + 2 b) in the t
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Mapping, Sequence
 from numbers import Real
@@ -64,6 +65,8 @@ from r2d2net.priors.r2d2_factors import R2D2Factors
 
 if TYPE_CHECKING:
     from r2d2net.priors.grouped_r2d2 import GroupedR2D2
+
+ROOM = 1.1  # of p a_pi above a, where a cut leaves too few weights for less
 
 
 class R2D2Scales(NamedTuple):
@@ -258,6 +261,25 @@ class R2D2(ContinuousScalePrior[R2D2Scales]):
         prior = cls(**values)
         if total is not None:
             prior.total = total
+        return prior
+
+    def kept(self, keep: Tensor) -> Self:
+        return self.smaller((int(keep.sum()),))
+
+    def smaller(self, shape: Shape) -> Self:
+        """Return the prior of what a cut leaves of a layer: R2 has the same law.
+
+        Args:
+            shape: Shape of what is left.
+
+        Returns:
+            The prior; where k weights are too few, k a_pi <= a, with a_pi raised to `raised_concentration`.
+        """
+        count = math.prod(shape)
+        if self.total is None or count * self.a_pi > self.total:
+            return self
+        prior = copy.copy(self)
+        prior.a_pi = raised_concentration(self.total, count)
         return prior
 
     def init_scales(
@@ -598,6 +620,19 @@ class R2D2(ContinuousScalePrior[R2D2Scales]):
                 fix=f"use more than mean_r2 * precision_r2 / weights = {self.total / max(1, count):.6g}",
             )
         return excess
+
+
+def raised_concentration(total: float, count: float) -> float:
+    """Return the concentration of few weights of which the total shape is given: k a_pi = 1.1 a, just above the least.
+
+    Args:
+        total: Total shape a.
+        count: Number k of weights.
+
+    Returns:
+        The concentration a_pi.
+    """
+    return ROOM * total / count
 
 
 def _are_small(tensors: Sequence[Tensor], scales: Sequence[R2D2Scales]) -> bool:

@@ -28,7 +28,7 @@ from torch import Tensor, nn
 
 from r2d2net.errors import ParameterError, PruningWarning, Value, require, require_seed, require_whole
 from r2d2net.inference import CAVI, Method
-from r2d2net.model import AnyPrior, BayesianModel
+from r2d2net.model import AnyPrior, BayesianModel, Slot
 from r2d2net.network_inputs import as_tensors
 from r2d2net.notebook_tables import html_table
 from r2d2net.posterior import Posterior
@@ -197,7 +197,7 @@ def compress(
             small = _quietly(remove_units, last, take(rows[0], slice(0, 8)), threshold=level).posterior
         else:
             small = _quietly(prune, last, weights=max(1, int(total / level)))
-        again = small.model if prior is None else small.model.with_prior(prior)
+        again = small.model if prior is None else _with_prior(small.model, prior, whole.model)
         method = Pruned.going_on(small, refit)
         posteriors.append(fit(again, rows, method, epochs=refit_epochs, resume=_folder(place, number), **common))
         rounds.append(_round(number, level, posteriors[-1], total, held))
@@ -216,6 +216,19 @@ def compress(
                 f"{reached:.3g} times fewer weights in the last round, not {target:g}", PruningWarning, stacklevel=2
             )
     return Compressed(posteriors[chosen], tuple(rounds), chosen, whole)
+
+
+def _with_prior(small: BayesianModel[Any], prior: AnyPrior, whole: BayesianModel[Any]) -> BayesianModel[Any]:
+    """Copy a model with another prior, which layers of the whole network had weights enough for."""
+    model, shapes = small.with_prior(prior), {slot.name: slot.shape for slot in whole.bayesian}
+
+    def left(slot: Slot) -> Slot:
+        own = slot.prior
+        fits = own is not None and own.smaller(shapes[slot.name]) is own  # else the fit refuses it
+        return slot._replace(prior=own.smaller(slot.shape)) if own is not None and fits else slot
+
+    model.bayesian = tuple(map(left, model.bayesian))
+    return model
 
 
 def _layers(whole: Posterior[Any], small: Posterior[Any]) -> tuple[LayerUnits, ...]:

@@ -161,7 +161,11 @@ def cut_posterior(posterior: Posterior[Any], kept: Kept, selected: Mapping[str, 
     """
     old = posterior.model
     net = cut_network(old.net, kept, selected)
-    priors = {_escaped(slot.name): slot.prior for slot in (*old.bayesian, *old.fixed)}
+    shapes_left = {name: parameter.shape for name, parameter in net.named_parameters()}
+    priors = {
+        _escaped(slot.name): None if slot.prior is None else slot.prior.smaller(shapes_left[slot.name])
+        for slot in (*old.bayesian, *old.fixed)
+    }
     frozen = [_escaped(name) for name in old.frozen]
     model: BayesianModel[Any] = BayesianModel(net, priors, old.likelihood, frozen=frozen)
     weights, fixed = _places(old.bayesian, kept), _places(old.fixed, kept)
