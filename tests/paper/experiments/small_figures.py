@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from r2d2net.data import ImageSet
-from r2d2net.paper.experiments import ARTEFACTS, covariate_shift, filters, learning_curves, temperature
+from r2d2net.paper.experiments import ARTEFACTS, filters, image_rows
 from r2d2net.paper.experiments.cell_job import computed
 from r2d2net.paper.experiments.grid import Cell, Place
 
@@ -54,7 +54,7 @@ def small_cells(name: str) -> list[Cell]:
 def result_of(name: str, cell: Cell) -> dict:
     """What the cell's result file would hold, after its way through JSON."""
     with TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
-        for module in (filters, learning_curves, covariate_shift, temperature):
+        for module in (filters, image_rows):
             patch.setattr(module, "set_of", random_images)
         place = Place(Path(folder) / "run", Path(folder) / "shared")
         return json.loads(json.dumps(computed(cell, ARTEFACTS[name].compute, place)))

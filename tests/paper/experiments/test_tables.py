@@ -23,8 +23,8 @@ from r2d2net.paper.experiments import (
     ARTEFACTS,
     classification,
     filters,
+    image_rows,
     images,
-    learning_curves,
     ood_detection,
     regimes,
     simulation,
@@ -261,7 +261,7 @@ def test_the_network_of_an_image_cell_is_moved_to_the_device(monkeypatch: pytest
         devices.append({parameter.device.type for parameter in net.parameters()})
         raise StopError
 
-    for module in (classification, filters, learning_curves, ood_detection):
+    for module in (image_rows, filters, ood_detection):
         monkeypatch.setattr(module, "fit_row", fit_row)
         monkeypatch.setattr(module, "set_of", random_images)
     for module in (images, filters):

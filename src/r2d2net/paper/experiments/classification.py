@@ -15,8 +15,8 @@ from r2d2net import metrics
 from r2d2net.paper.experiments import TITLES
 from r2d2net.paper.experiments.artefact import Artefact, Scale
 from r2d2net.paper.experiments.grid import Cell, Place, Settings
-from r2d2net.paper.experiments.images import first, image_net, ours, papers, set_of, short_run, training_images
-from r2d2net.paper.experiments.row_fitting import fit_row
+from r2d2net.paper.experiments.image_rows import class_scores, fit_images
+from r2d2net.paper.experiments.images import ours, papers, short_run
 from r2d2net.paper.experiments.table_rows import OURS, our_training
 
 SETS = {"CIFAR-10": "cifar10", "CIFAR-100": "cifar100", "TinyImageNet": "tiny-imagenet"}
@@ -153,21 +153,14 @@ def cells(sizes: dict[Scale, Size], scale: Scale, replicates: int | None = None)
 
 def compute(settings: Settings, place: Place) -> dict[str, Any]:
     """Fit a row and measure it on test images."""
-    train = set_of(settings["set"], "train")
-    images = training_images(settings, train)
-    net = image_net(settings["net"], images, len(train.classes))
-    chosen = fit_row(settings, net, images, place, **images.options)
-    split = TEST_SPLITS.get(settings["set"], "test")
-    test = first(set_of(settings["set"], split), settings["test"], settings["seed"])
-    predicted: Any = chosen.posterior.predict(images.prepare(test.images), settings["draws"])
-    probs = predicted.probs
+    name = settings["set"]
+    fitted = fit_images(settings, place, name, TEST_SPLITS.get(name, "test"))
+    labels, predicted = fitted.test.labels, fitted.predict()
     return {
-        "accuracy": 100 * metrics.accuracy(test.labels, probs),
-        "auroc": 100 * metrics.macro_auroc(test.labels, probs),
-        "macro_f1": 100 * metrics.macro_f1(test.labels, probs),
-        "nll": metrics.nll(test.labels, predicted),
-        "ece": metrics.ece(test.labels, probs),
-        "tried": chosen.tried,
+        **class_scores(labels, predicted),
+        "auroc": 100 * metrics.macro_auroc(labels, predicted.probs),
+        "macro_f1": 100 * metrics.macro_f1(labels, predicted.probs),
+        "tried": fitted.chosen.tried,
     }
 
 

@@ -10,23 +10,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from r2d2net import metrics
 from r2d2net.data.corruptions import SEVERITIES, STRENGTHS, corrupt
 from r2d2net.paper.experiments import TITLES
 from r2d2net.paper.experiments.artefact import Artefact, Scale, cells_of_rows
 from r2d2net.paper.experiments.classification import LENET_ROWS, MEMBERS
 from r2d2net.paper.experiments.grid import Cell, Place, Settings
+from r2d2net.paper.experiments.image_rows import class_scores, fit_images
 from r2d2net.paper.experiments.images import (
-    first,
-    image_net,
     less_than,
     ours,
     papers,
-    set_of,
     short_run,
-    training_images,
 )
-from r2d2net.paper.experiments.row_fitting import fit_row
 
 REPLICATES: dict[Scale, int] = {"smoke": 1, "machine": 3, "paper": 5}
 SIZES: dict[Scale, Settings] = {
@@ -48,19 +43,11 @@ def cells(scale: Scale, replicates: int | None = None) -> Sequence[Cell]:
 
 def compute(settings: Settings, place: Place) -> dict[str, Any]:
     """Fit a row; measure it on clean and on corrupted test images."""
-    train = set_of("cifar10", "train")
-    images = training_images(settings, train)
-    net = image_net(settings["net"], images, len(train.classes))
-    chosen = fit_row(settings, net, images, place, **images.options)
-    test = first(set_of("cifar10", "test"), settings["test"], settings["seed"])
+    fitted = fit_images(settings, place, "cifar10")
+    test = fitted.test
 
     def measures(pictures: Any) -> dict[str, float]:
-        predicted: Any = chosen.posterior.predict(images.prepare(pictures), settings["draws"])
-        return {
-            "accuracy": 100 * metrics.accuracy(test.labels, predicted.probs),
-            "nll": metrics.nll(test.labels, predicted),
-            "ece": metrics.ece(test.labels, predicted.probs),
-        }
+        return class_scores(test.labels, fitted.predict(pictures))
 
     return {
         "clean": measures(test.images),
@@ -68,7 +55,7 @@ def compute(settings: Settings, place: Place) -> dict[str, Any]:
             kind: [measures(corrupt(test.images, kind, severity, seed=settings["seed"])) for severity in SEVERITIES]
             for kind in STRENGTHS
         },
-        "tried": chosen.tried,
+        "tried": fitted.chosen.tried,
     }
 
 

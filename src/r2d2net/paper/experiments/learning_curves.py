@@ -11,21 +11,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from r2d2net import metrics
 from r2d2net.paper.experiments import TITLES
 from r2d2net.paper.experiments.artefact import Artefact, Scale, cells_of_rows
 from r2d2net.paper.experiments.grid import Cell, Place, Settings
+from r2d2net.paper.experiments.image_rows import class_scores, fit_images
 from r2d2net.paper.experiments.images import (
-    first,
-    image_net,
     less_than,
     ours,
     papers,
-    set_of,
     short_run,
-    training_images,
 )
-from r2d2net.paper.experiments.row_fitting import fit_row
 
 ROWS = (
     "mcd",
@@ -56,16 +51,12 @@ def cells(scale: Scale, replicates: int | None = None) -> Sequence[Cell]:
 
 def compute(settings: Settings, place: Place) -> dict[str, Any]:
     """Fit a row; return its losses at every epoch, and its accuracy in the end."""
-    train = set_of("cifar10", "train")
-    images = training_images(settings, train)
-    net = image_net(settings["net"], images, len(train.classes))
-    chosen = fit_row(settings, net, images, place, **images.options)
-    test = first(set_of("cifar10", "test"), settings["test"], settings["seed"])
-    predicted: Any = chosen.posterior.predict(images.prepare(test.images), settings["draws"])
+    fitted = fit_images(settings, place, "cifar10")
+    chosen, scores = fitted.chosen, class_scores(fitted.test.labels, fitted.predict())
     history = chosen.posterior.history
     return {
-        "accuracy": 100 * metrics.accuracy(test.labels, predicted.probs),
-        "nll": metrics.nll(test.labels, predicted),
+        "accuracy": scores["accuracy"],
+        "nll": scores["nll"],
         "tried": chosen.tried,
         "score": chosen.posterior.settings["score"],
         "training": [entry["nll"] for entry in history],

@@ -10,21 +10,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from r2d2net import metrics
 from r2d2net.paper.experiments import TITLES
 from r2d2net.paper.experiments.artefact import Artefact, Scale
 from r2d2net.paper.experiments.grid import Cell, Place, Settings
+from r2d2net.paper.experiments.image_rows import class_scores, fit_images
 from r2d2net.paper.experiments.images import (
     SHORT_RUN,
-    first,
-    image_net,
     less_than,
     ours,
     papers,
-    set_of,
-    training_images,
 )
-from r2d2net.paper.experiments.row_fitting import fit_row
 
 ROWS = ("gauss-svgi", "hs-svgi", "r2d2-svgi")
 TEMPERATURES = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0)
@@ -60,18 +55,8 @@ def cells(scale: Scale, replicates: int | None = None) -> Sequence[Cell]:
 
 def compute(settings: Settings, place: Place) -> dict[str, Any]:
     """Fit a row at a temperature and measure it on test images."""
-    train = set_of("cifar10", "train")
-    images = training_images(settings, train)
-    net = image_net(settings["net"], images, len(train.classes))
-    chosen = fit_row(settings, net, images, place, **images.options)
-    test = first(set_of("cifar10", "test"), settings["test"], settings["seed"])
-    predicted: Any = chosen.posterior.predict(images.prepare(test.images), settings["draws"])
-    return {
-        "accuracy": 100 * metrics.accuracy(test.labels, predicted.probs),
-        "nll": metrics.nll(test.labels, predicted),
-        "ece": metrics.ece(test.labels, predicted.probs),
-        "tried": chosen.tried,
-    }
+    fitted = fit_images(settings, place, "cifar10")
+    return {**class_scores(fitted.test.labels, fitted.predict()), "tried": fitted.chosen.tried}
 
 
 ARTEFACT = Artefact(
