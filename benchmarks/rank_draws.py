@@ -13,10 +13,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import socket
 import statistics
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +23,7 @@ import r2d2net as rn
 from r2d2net.data.simulation import simulate
 from r2d2net.files import write_json
 from r2d2net.provenance import provenance
+from rank_processes import outputs_of_ranks
 
 RULES = "shared", "per-rank"
 PREDICTION_DRAWS = 50
@@ -71,16 +69,7 @@ def rank_work(seeds: int) -> None:
 
 def world(size: int, seeds: int) -> dict[str, Any]:
     """Start processes that fit together; return the errors by problem and rule."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = str(free.getsockname()[1])
-    processes = []
-    for rank in range(size):
-        own = {"WORLD_SIZE": str(size), "RANK": str(rank), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
-        env = {**os.environ, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo", **own}
-        words = [sys.executable, __file__, "--rank", "--seeds", str(seeds)]
-        processes.append(subprocess.Popen(words, env=env, stdout=subprocess.PIPE, text=True))
-    outs = [process.communicate()[0] for process in processes]
+    outs = outputs_of_ranks(__file__, size, ["--seeds", str(seeds)])
     return dict(json.loads(next(line for line in outs[0].splitlines() if line.startswith("FOUND"))[5:]))
 
 

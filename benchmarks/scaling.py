@@ -18,10 +18,7 @@ import argparse
 import json
 import math
 import os
-import socket
 import statistics
-import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -32,6 +29,7 @@ import r2d2net as rn
 from r2d2net.files import write_json
 from r2d2net.provenance import provenance
 from r2d2net.ranks import ALONE, Ranks, RowSplit, ranks_of_world
+from rank_processes import outputs_of_ranks
 
 ROWS = 512
 NETS: dict[str, tuple[Any, tuple[int, ...], int]] = {
@@ -121,16 +119,7 @@ def rank_work() -> None:
 
 def world(size: int) -> dict[str, Any]:
     """Start processes that measure together; return what rank 0 tells."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = str(free.getsockname()[1])
-    processes = []
-    for rank in range(size):
-        own = {"WORLD_SIZE": str(size), "RANK": str(rank), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
-        env = {**os.environ, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo", **own}
-        words = [sys.executable, __file__, "--rank"]
-        processes.append(subprocess.Popen(words, env=env, stdout=subprocess.PIPE, text=True))
-    outs = [process.communicate()[0] for process in processes]
+    outs = outputs_of_ranks(__file__, size)
     line = next(line for line in outs[0].splitlines() if line.startswith("FOUND"))
     return dict(json.loads(line[5:]))
 

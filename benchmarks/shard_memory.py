@@ -12,10 +12,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import socket
-import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -30,6 +26,7 @@ from r2d2net.inference.base import flatten
 from r2d2net.provenance import provenance
 from r2d2net.ranks import RowSplit, ranks_of_world
 from r2d2net.run.sharded_run import divided_among
+from rank_processes import outputs_of_ranks
 
 STEPS = 3
 HOWS = {"one process, whole": (1, False), "two processes, whole": (2, False), "two processes, divided": (2, True)}
@@ -76,16 +73,8 @@ def rank_work(width: int, divided: bool) -> None:
 
 def world(width: int, size: int, divided: bool) -> list[dict[str, Any]]:
     """Start processes that train together; return what each tells."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = str(free.getsockname()[1])
-    processes = []
-    for rank in range(size):
-        own = {"WORLD_SIZE": str(size), "RANK": str(rank), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
-        env = {**os.environ, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo", **own}
-        words = [sys.executable, __file__, "--rank", "--width", str(width), *(["--divided"] if divided else [])]
-        processes.append(subprocess.Popen(words, env=env, stdout=subprocess.PIPE, text=True))
-    outs = [process.communicate()[0] for process in processes]
+    words = ["--width", str(width), *(["--divided"] if divided else [])]
+    outs = outputs_of_ranks(__file__, size, words)
     return [json.loads(line[5:]) for out in outs for line in out.splitlines() if line.startswith("FOUND")]
 
 
